@@ -1,0 +1,1 @@
+"""From YAML files to one frozen, typed configuration."""

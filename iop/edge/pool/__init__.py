@@ -1,0 +1,1 @@
+"""Which provider serves a run, and who holds its slots."""

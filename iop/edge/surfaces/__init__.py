@@ -1,0 +1,1 @@
+"""What clients and operators talk to."""

@@ -1,0 +1,1 @@
+"""The node: one link to an edge, and the adapters that run what it asks."""

@@ -1,0 +1,1 @@
+"""Adapters: one backend protocol each."""

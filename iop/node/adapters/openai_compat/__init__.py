@@ -1,0 +1,1 @@
+"""The adapter for servers that speak the OpenAI HTTP API."""
