@@ -55,6 +55,7 @@ KINDS: Final[dict[str, Kind]] = {
     "upstream_connect": Kind(502, retryable=True),
     "upstream_error": Kind(502),
     "upstream_timeout": Kind(504),
+    "upstream_auth": Kind(401, _REQUEST),
     "rate_limited": Kind(429, "rate_limit_error", retryable=True),
     "node_lost": Kind(502, retryable=True),
     "adapter_unavailable": Kind(502, retryable=True),

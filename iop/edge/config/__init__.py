@@ -1,1 +1,28 @@
-"""From YAML files to one frozen, typed configuration."""
+"""From YAML files to one frozen, typed configuration.
+
+Pure: nothing here imports Twisted, opens a socket or looks at the environment that it is not given.
+"""
+
+from __future__ import annotations
+
+from iop.edge.config.document import canonical, effective, revision
+from iop.edge.config.load import Loaded, default_state_dir, load, load_document
+from iop.edge.config.model import EdgeConfig
+from iop.edge.config.problems import ConfigError, Problem
+from iop.edge.config.redact import redact
+from iop.edge.config.schema import schema
+
+__all__ = [
+    "ConfigError",
+    "EdgeConfig",
+    "Loaded",
+    "Problem",
+    "canonical",
+    "default_state_dir",
+    "effective",
+    "load",
+    "load_document",
+    "redact",
+    "revision",
+    "schema",
+]

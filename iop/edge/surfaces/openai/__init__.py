@@ -1,1 +1,1 @@
-"""The OpenAI-compatible surface."""
+"""The OpenAI-compatible surface. ``docs/contracts/openai.md``."""

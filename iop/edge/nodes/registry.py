@@ -1,0 +1,201 @@
+"""Who may connect, and who is connected.
+
+``docs/contracts/wire.md`` (Registration): the token alone identifies a node; a second link of the same node waits
+while the first is asked whether it lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+
+from iop import model as m
+from iop.edge.config import model as config
+from iop.edge.nodes.link import NodeLink
+from iop.edge.nodes.payload import payload_of
+from iop.wire.protocol import Link
+from iop.wire.peer import Side
+
+DUPLICATE_PATIENCE = 2.0
+"""Seconds that a first link has to answer when a second one of the same node comes."""
+
+
+@dataclass
+class Entry:
+    """A configured node and its link, if it has one.
+
+    :ivar health: what the node last said of a provider; ``down`` also for one whose adapter it could not build.
+    """
+
+    node: config.Node
+    payload: m.NodePayload
+    link: NodeLink | None = None
+    hostname: str = ""
+    agent_version: str = ""
+    adapter_types: tuple[str, ...] = ()
+    health: dict[str, m.Health] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        """Whether runs may go there."""
+        return self.link is not None and self.link.ready and not self.link.draining
+
+
+class Registry:
+    """The nodes of an edge.
+
+    :param changed: called with a node's id whenever what it can serve may have changed.
+    """
+
+    log = Logger()
+
+    def __init__(self, nodes: Iterable[config.Node], *, heartbeat_ms: int, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._heartbeat_ms = heartbeat_ms
+        self._by_hash = {}
+        self.entries: dict[str, Entry] = {}
+        for node in nodes:
+            self.entries[node.id] = Entry(node, payload_of(node))
+            self._by_hash[node.token_hash_sha256] = node.id
+        self.changed: Callable[[str], None] = lambda node_id: None
+        self.closing = False
+        self._strangers: set[NodeLink] = set()
+
+    def factory(self) -> Factory:
+        """Return what listens for nodes."""
+        made = Factory.forProtocol(self._build)
+        made.noisy = False
+        return made
+
+    def _build(self) -> Link:
+        link = NodeLink(self, self._clock)
+        self._strangers.add(link)
+        return Link(Side.EDGE, link, self._clock, self._heartbeat_ms)
+
+    def links(self) -> list[NodeLink]:
+        """Return every link, registered or not."""
+        return [e.link for e in self.entries.values() if e.link is not None] + list(self._strangers)
+
+    # ---- Registrar ----------------------------------------------------------------------------------------------
+
+    def register(self, link: NodeLink, request: m.RegisterRequest) -> None:
+        """Decide about a newcomer."""
+        entry = self._identify(request.token)
+        if self.closing:
+            self._refuse(link, "draining", "the edge is draining")
+        elif entry is None:
+            self._refuse(link, "unknown_token", "no node of this edge has this token")
+        elif request.protocol_version != m.PROTOCOL_VERSION:
+            message = f"the edge speaks protocol version {m.PROTOCOL_VERSION}, the node {request.protocol_version}"
+            self._refuse(link, "protocol_version", message)
+        elif entry.link is None:
+            self._accept(entry, link, request)
+        else:
+            self._challenge(entry, entry.link, link, request)
+
+    def _identify(self, token: str) -> Entry | None:
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        node_id = self._by_hash.get(digest)
+        if node_id is None or not hmac.compare_digest(self.entries[node_id].node.token_hash_sha256, digest):
+            return None
+        return self.entries[node_id]
+
+    def _challenge(self, entry: Entry, first: NodeLink, second: NodeLink, request: m.RegisterRequest) -> None:
+        assert first.wire is not None
+        heard = first.wire.frames_in
+        first.wire.ping()
+
+        def judge() -> None:
+            assert first.wire is not None
+            if second.wire is None or second.wire.lost:
+                return
+            if entry.link is first and first.wire.frames_in != heard:
+                self._refuse(second, "already_connected", "this node is connected already")
+                return
+            if entry.link is first:
+                first.drop("replaced by a newer link of the same node")
+                self.lost(first, "replaced by a newer link of the same node")
+            if entry.link is None:
+                self._accept(entry, second, request)
+            else:
+                self._refuse(second, "already_connected", "this node is connected already")
+
+        self._clock.callLater(DUPLICATE_PATIENCE, judge)
+
+    def _refuse(self, link: NodeLink, reason: str, message: str) -> None:
+        assert link.wire is not None
+        self.log.warn("refused a node: {reason}", reason=reason)
+        link.wire.send(m.RegisterResponse(accepted=False, reason=reason, message=message))
+        link.close(reason)
+
+    def _accept(self, entry: Entry, link: NodeLink, request: m.RegisterRequest) -> None:
+        assert link.wire is not None
+        self._strangers.discard(link)
+        link.node_id = entry.node.id
+        entry.link = link
+        entry.hostname, entry.agent_version = request.hostname, request.agent_version
+        entry.adapter_types = request.adapter_types
+        link.wire.send(
+            m.RegisterResponse(
+                accepted=True,
+                node_id=entry.node.id,
+                alias=entry.node.alias,
+                heartbeat_ms=self._heartbeat_ms,
+                config=entry.payload,
+            )
+        )
+
+    def acknowledged(self, link: NodeLink, response: m.NodeConfigRefreshResponse) -> None:
+        """A node has its payload: from now on it is a candidate."""
+        entry = self.entries[link.node_id]
+        failed = set(response.failed_adapters)
+        entry.health = {p.id: m.Health.DOWN for p in entry.payload.providers if p.adapter in failed}
+        link.ready = True
+        self.log.info(
+            "node {node} is connected{failed}",
+            node=link.node_id,
+            failed=f"; it could not make {', '.join(sorted(failed))}: {response.message}" if failed else "",
+        )
+        self.changed(link.node_id)
+
+    def provider_status(self, link: NodeLink, status: m.ProviderStatus) -> None:
+        """A node saw how a provider is."""
+        entry = self.entries.get(link.node_id)
+        if entry is None or status.provider_id not in {p.id for p in entry.payload.providers}:
+            return
+        try:
+            entry.health[status.provider_id] = m.Health(status.health)
+        except ValueError:
+            return
+        self.changed(link.node_id)
+
+    def draining(self, link: NodeLink) -> None:
+        """A node takes no new runs."""
+        self.log.info("node {node} is draining", node=link.node_id)
+        self.changed(link.node_id)
+
+    def lost(self, link: NodeLink, reason: str) -> None:
+        """A link is gone."""
+        self._strangers.discard(link)
+        entry = self.entries.get(link.node_id)
+        if entry is None or entry.link is not link:
+            return
+        entry.link = None
+        self.log.info("node {node} is gone: {reason}", node=link.node_id, reason=reason)
+        self.changed(link.node_id)
+
+    # ---- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close every link."""
+        self.closing = True
+        for link in self.links():
+            link.close("the edge is stopping")
+
+

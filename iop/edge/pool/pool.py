@@ -1,0 +1,105 @@
+"""The slots of every provider, and the leases on them. Admission belongs to the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from iop.edge.config import model as config
+from iop.edge.pool.admission import Resource, choose
+from iop.errors import Failure
+from iop.model import Health
+
+_RETRY_AFTER_MS = 1000
+
+
+@dataclass(slots=True)
+class Group:
+    """A model and the providers that may serve it, in the order of the configuration."""
+
+    model: str
+    order: tuple[str, ...]
+    targets: dict[str, str]
+    last: str | None = None
+
+
+class Lease:
+    """The right to one slot, from admission until :meth:`release`; a second release is nothing."""
+
+    __slots__ = ("_held", "resource", "target")
+
+    def __init__(self, resource: Resource, target: str) -> None:
+        self.resource = resource
+        self.target = target
+        self._held = True
+        resource.in_flight += 1
+
+    def release(self) -> None:
+        """Give the slot back."""
+        if self._held:
+            self._held = False
+            self.resource.in_flight -= 1
+
+
+class Pool:
+    """Admits runs to providers.
+
+    :param models: the model groups.
+    :param nodes: whose providers are the resources.
+    """
+
+    def __init__(self, models: Iterable[config.ModelGroup], nodes: Iterable[config.Node]) -> None:
+        self.resources = {
+            provider.id: Resource(
+                node_id=node.id,
+                provider_id=provider.id,
+                adapter=provider.adapter,
+                capacity=provider.capacity,
+                priority=provider.priority,
+                enabled=provider.enabled,
+            )
+            for node in nodes
+            for provider in node.providers
+        }
+        self.groups = {
+            model.id: Group(
+                model.id,
+                tuple(provider.id for provider in model.providers),
+                {provider.id: provider.target for provider in model.providers},
+            )
+            for model in models
+        }
+
+    def admit(self, model: str) -> Lease:
+        """Take a slot for a run of ``model``.
+
+        :raises Failure: ``model_not_found``, ``no_provider`` or ``queue_full``.
+        """
+        group = self.groups.get(model)
+        if group is None:
+            raise Failure("model_not_found", "the model does not exist", param="model")
+        candidates = [r for r in map(self.resources.__getitem__, group.order) if r.candidate]
+        if not candidates:
+            raise Failure("no_provider", "no provider of the model is up", retry_after_ms=_RETRY_AFTER_MS)
+        chosen = choose(candidates, group.order, group.last)
+        if chosen is None:
+            raise Failure("queue_full", "every slot of the model is taken", retry_after_ms=_RETRY_AFTER_MS)
+        group.last = chosen.provider_id
+        return Lease(chosen, group.targets[chosen.provider_id])
+
+    def node_changed(self, node_id: str, reachable: bool, health: Callable[[str], Health]) -> None:
+        """A node came, went, drains, or said how its providers are."""
+        for resource in self.resources.values():
+            if resource.node_id == node_id:
+                resource.reachable = reachable
+                resource.health = health(resource.provider_id)
+
+    @property
+    def ready(self) -> bool:
+        """Whether any provider of any model group can serve."""
+        return any(self.resources[id].candidate for group in self.groups.values() for id in group.order)
+
+    @property
+    def in_flight(self) -> int:
+        """Leases held, all providers together."""
+        return sum(resource.in_flight for resource in self.resources.values())

@@ -1,0 +1,253 @@
+"""The life of a run: where pool and nodes meet.
+
+A run holds its lease from admission until its terminal event, the loss of its link, or, after a cancel that nobody
+confirms, the end of patience (``docs/contracts/wire.md``, Cancel). It ends exactly once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from iop import model as m
+from iop.edge.config import model as config
+from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
+from iop.edge.nodes.registry import Registry
+from iop.edge.pool.pool import Lease, Pool
+from iop.errors import Failure
+from iop.wire.peer import RunRules, Violation
+from iop.wire.window import Window
+
+WINDOW = 1 << 20
+"""Bytes of an answer that may be on their way to one client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a surface wants run.
+
+    :ivar input: makes the adapter's input for a target: which one is known only after admission.
+    """
+
+    model: str
+    input: Callable[[str], bytes] = field(repr=False)
+    http: m.HttpRequestHead | None = None
+    secret_headers: m.Headers = field(default=(), repr=False)
+    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Answer(Protocol):
+    """Where a run's answer goes. After ``completed`` or ``failed`` nothing more comes."""
+
+    def started(self, start: m.Start) -> None:
+        """The answer begins."""
+
+    def delta(self, delta: m.Delta) -> None:
+        """A piece came; :meth:`Run.taken` says when it has left the edge."""
+
+    def completed(self, complete: m.Complete) -> None:
+        """The answer is whole."""
+
+    def failed(self, failure: Failure, usage: m.Usage | None) -> None:
+        """The run failed."""
+
+
+class Run:
+    """One run on its way. :meth:`cancel` may be called at any time, and more than once."""
+
+    __slots__ = ("_answer", "_patience", "_rules", "_runs", "_window", "ended", "id", "lease", "link")
+
+    def __init__(self, runs: Runs, id: str, answer: Answer, link: NodeLink, lease: Lease | None) -> None:
+        self._runs = runs
+        self.id = id
+        self._answer: Answer | None = answer
+        self.link = link
+        self.lease = lease
+        self._rules = RunRules()
+        self._window = Window(runs.window)
+        self._patience: IDelayedCall | None = None
+        self.ended = False
+
+    def taken(self, size: int) -> None:
+        """So many bytes of the answer have left the edge: let the node send as many."""
+        credit = self._window.taken(size)
+        if credit and not self.ended:
+            self.link.give(self.id, credit)
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; the slot stays taken until the backend has stopped."""
+        if self.ended or self._answer is None:
+            return
+        self._answer = None
+        self._patience = self._runs.clock.callLater(CANCEL_PATIENCE, self._unconfirmed)
+        self.link.cancel(self.id).addCallbacks(self._cancel_answered, lambda _: None)
+
+    def _cancel_answered(self, response: m.CancelResponse) -> None:
+        if not response.found:
+            self._end()
+
+    def _unconfirmed(self) -> None:
+        self._patience = None
+        self._runs.log.warn("{run} was cancelled and never ended; its provider is degraded", run=self.id)
+        if self.lease is not None:
+            self.lease.resource.unconfirmed = True
+        self._end()
+
+    # ---- what the link brings -----------------------------------------------------------------------------------
+
+    def event(self, seq: int, event: m.RunEvent) -> None:
+        kind = type(event)
+        try:
+            self._rules.event(seq, kind)
+        except Violation as violation:
+            self._runs.log.warn("{run} broke the protocol: {what}", run=self.id, what=str(violation))
+            self._fail(Failure("protocol_error", "the node broke the protocol of the run"), stop=True)
+            return
+        answer = self._answer
+        if kind is m.Delta:
+            if answer is not None:
+                answer.delta(event)  # type: ignore[arg-type]
+        elif kind is m.Start:
+            if answer is not None:
+                answer.started(event)  # type: ignore[arg-type]
+        else:
+            self._end()
+            if answer is not None:
+                self._tell_end(answer, event)
+
+    def _tell_end(self, answer: Answer, event: m.RunEvent) -> None:
+        if isinstance(event, m.Complete):
+            if self.lease is not None:
+                self.lease.resource.unconfirmed = False
+            answer.completed(event)
+        elif isinstance(event, m.Error):
+            answer.failed(event.failure, event.usage)
+        elif isinstance(event, m.Cancelled):
+            answer.failed(Failure("cancelled", "the run was cancelled on its node"), event.usage)
+
+    def stop(self, failure: Failure) -> None:
+        """End it from this side, for a reason that the client is told."""
+        self._fail(failure, stop=True)
+
+    def broken(self, error: Exception) -> None:
+        self._fail(Failure("internal", "the answer could not be handled"), stop=True)
+
+    def link_lost(self) -> None:
+        self._fail(Failure("node_lost", "the node that ran this was lost"), stop=False)
+
+    def _fail(self, failure: Failure, *, stop: bool) -> None:
+        answer = self._answer
+        if self.ended:
+            return
+        if stop:
+            self.link.cancel(self.id).addErrback(lambda _: None)
+        self._end()
+        if answer is not None:
+            answer.failed(failure, None)
+
+    def _end(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._answer = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        self.link.forget(self.id)
+        if self.lease is not None:
+            self.lease.release()
+        self._runs.active.discard(self)
+
+
+class Runs:
+    """Every run of an edge.
+
+    :ivar active: those that have not ended.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, settings: config.EdgeConfig, pool: Pool, nodes: Registry, clock: IReactorTime, window: int = WINDOW
+    ) -> None:
+        self.pool = pool
+        self.nodes = nodes
+        self.clock = clock
+        self.window = window
+        self.active: set[Run] = set()
+        self.draining = False
+        self._routes = {route.model: route for route in settings.openai.model_routes} if settings.openai else {}
+        nodes.changed = self._node_changed
+
+    def start(self, ask: Ask, answer: Answer) -> Run:
+        """Admit and dispatch a run; its answer may begin before this returns.
+
+        :raises Failure: why it was not admitted.
+        """
+        if self.draining:
+            raise Failure("draining", "the edge is shutting down", retry_after_ms=1000)
+        if ask.model in self._routes:
+            return self._start_routed(ask, answer, self._routes[ask.model])
+        lease = self.pool.admit(ask.model)
+        try:
+            link = self.nodes.entries[lease.resource.node_id].link
+            assert link is not None
+            run = Run(self, new_id("run"), answer, link, lease)
+            self._dispatch(run, ask, lease.resource.adapter, lease.target, lease.resource.provider_id)
+        except BaseException:
+            lease.release()
+            raise
+        return run
+
+    def _start_routed(self, ask: Ask, answer: Answer, route: config.ModelRoute) -> Run:
+        """An older route takes no slot: the named node, else the first with that adapter."""
+        for entry in self.nodes.entries.values():
+            if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
+                continue
+            if any(a.name == route.adapter and a.enabled for a in entry.node.adapters):
+                run = Run(self, new_id("run"), answer, entry.link, None)
+                self._dispatch(run, ask, route.adapter, route.target, "")
+                return run
+        raise Failure("no_provider", "no node of the model is up", retry_after_ms=1000)
+
+    def _dispatch(self, run: Run, ask: Ask, adapter: str, target: str, provider_id: str) -> None:
+        request = m.RunRequest(
+            run_id=run.id,
+            adapter=adapter,
+            target=target,
+            provider_id=provider_id,
+            mode=m.Mode.PASSTHROUGH if ask.http is not None else m.Mode.NORMALIZED,
+            input=ask.input(target),
+            http=ask.http,
+            secret_headers=ask.secret_headers,
+            metadata=ask.metadata,
+            window_bytes=self.window,
+        )
+        self.active.add(run)
+        try:
+            run.link.start(request, run)
+        except BaseException:
+            run.link.forget(run.id)
+            self.active.discard(run)
+            raise
+
+    def _node_changed(self, node_id: str) -> None:
+        entry = self.nodes.entries[node_id]
+        self.pool.node_changed(node_id, entry.usable, lambda id: entry.health.get(id, m.Health.UNKNOWN))
+
+    @property
+    def ready(self) -> bool:
+        """Whether any model can be served now."""
+        if self.draining:
+            return False
+        return self.pool.ready or any(entry.usable for entry in self.nodes.entries.values() if self._routes)
+
+
+def new_id(kind: str) -> str:
+    """Return an id that no other process makes."""
+    return f"{kind}-{secrets.token_hex(12)}"

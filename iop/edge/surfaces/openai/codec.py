@@ -1,0 +1,143 @@
+"""OpenAI's shapes: errors, model lists, and what of a chat request the edge changes. Pure.
+
+``docs/contracts/openai.md``. Every error is ``{"error": {"message", "type", "param", "code"}}``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from iop import model as m
+from iop.document import Document
+from iop.errors import Failure
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+JSON: Final = (b"content-type", b"application/json")
+EVENT_STREAM: Final = (b"content-type", b"text/event-stream; charset=utf-8")
+
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+_FORWARDED: Final = frozenset(
+    {
+        b"accept",
+        b"content-type",
+        b"anthropic-version",
+        b"anthropic-beta",
+        b"openai-beta",
+        b"idempotency-key",
+        b"traceparent",
+        b"tracestate",
+    }
+)
+"""The client's headers that a backend gets. A list of what may pass: everything else stays here, credentials first."""
+
+STRIP_USAGE: Final = {"openai_strip_usage": "true"}
+"""A run's metadata: the client did not ask for the usage that the edge asked the backend for."""
+
+_PUBLIC_CODE: Final = {
+    "upstream_connect": "upstream_error",
+    "adapter_unavailable": "upstream_error",
+    "duplicate_run": "upstream_error",
+    "protocol_error": "upstream_error",
+    "rate_limited": "rate_limit_exceeded",
+    "cancelled": "upstream_error",
+}
+"""Codes of the inside that mean nothing to a client."""
+
+
+def error_object(failure: Failure) -> dict[str, Any]:
+    """Return the error document of a failure."""
+    code = _PUBLIC_CODE.get(failure.code, failure.code)
+    return {"error": {"message": failure.message, "type": failure.type, "param": failure.param, "code": code}}
+
+
+def error_headers(failure: Failure) -> RawHeaders:
+    """Return the headers that go with it."""
+    headers = [JSON]
+    if failure.http_status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if failure.retry_after_ms > 0:
+        headers.append((b"retry-after", b"%d" % math.ceil(failure.retry_after_ms / 1000)))
+    return headers
+
+
+def dumps(document: Any) -> bytes:
+    """Return compact JSON; ASCII, so that a lone surrogate in it cannot break anything."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def request_id(offered: bytes | None) -> bytes | None:
+    """Return a client's own request id when it is one that may be repeated."""
+    return offered if offered is not None and _REQUEST_ID.fullmatch(offered) else None
+
+
+def model_object(id: str, created: int, context_window_tokens: int | None) -> dict[str, Any]:
+    """Return a model as ``/v1/models`` shows it."""
+    made: dict[str, Any] = {"id": id, "object": "model", "created": created, "owned_by": "iop"}
+    if context_window_tokens:
+        made["max_model_len"] = context_window_tokens
+    return made
+
+
+class ChatRequest(NamedTuple):
+    """What the edge needs to know of a chat request.
+
+    :ivar include_usage: whether the client asked for the usage chunk of a stream.
+    """
+
+    document: Document
+    model: str
+    stream: bool
+    include_usage: bool
+
+    @classmethod
+    def parse(cls, body: bytes) -> ChatRequest:
+        """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
+        document = Document.parse(body)
+        model = document.get("model")
+        if not isinstance(model, str) or not model:
+            what = "is needed" if "model" not in document.members else "must be a non-empty string"
+            raise Failure("invalid_value", f"`model` {what}", param="model")
+        messages = document.get("messages")
+        if not isinstance(messages, list):
+            what = "is needed" if "messages" not in document.members else "must be a list"
+            raise Failure("invalid_value", f"`messages` {what}", param="messages")
+        stream = document.get("stream")
+        if stream is not None and not isinstance(stream, bool):
+            raise Failure("invalid_value", "`stream` must be true or false", param="stream")
+        options = document.get("stream_options")
+        if options is not None and not isinstance(options, dict):
+            raise Failure("invalid_value", "`stream_options` must be an object", param="stream_options")
+        asked = bool(stream) and isinstance(options, dict) and options.get("include_usage") is True
+        return cls(document, model, bool(stream), asked)
+
+    def body_for(self, target: str) -> bytes:
+        """Return the body for a backend: its own name for the model, and usage at the end of a stream."""
+        changes = {} if target == self.model else {"model": json.dumps(target)}
+        if self.stream and not self.include_usage:
+            inner = self.document.inner("stream_options")
+            usage = {"include_usage": "true"}
+            changes["stream_options"] = '{"include_usage": true}' if inner is None else inner.with_raw(usage)
+        return self.document.with_raw(changes).encode("utf-8", "surrogatepass")
+
+
+def forwarded(headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> m.Headers:
+    """Return what of a client's headers goes to the backend."""
+    kept = [(n.decode("ascii"), v.decode("latin-1")) for n, v in headers if n in _FORWARDED]
+    kept.append(("x-request-id", request_id.decode("ascii")))
+    return tuple(kept)
+
+
+def response_headers(headers: m.Headers) -> RawHeaders:
+    """Return a backend's headers for the client; one that would break the answer's head is left out."""
+    made = []
+    for name, value in headers:
+        raw = name.encode("latin-1", "replace"), value.encode("latin-1", "replace")
+        if not any(sign in part for part in raw for sign in (b"\r", b"\n", b"\0")):
+            made.append(raw)
+    return made

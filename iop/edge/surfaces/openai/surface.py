@@ -1,0 +1,166 @@
+"""The OpenAI-compatible surface: routes, who may use them, and what each answers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from twisted.internet.interfaces import IReactorTime
+
+from iop import model as m
+from iop.edge.config import model as config
+from iop.edge.runs import Ask, Runs
+from iop.edge.surfaces.openai import codec
+from iop.edge.surfaces.openai.auth import Gate
+from iop.edge.surfaces.openai.chat import PassthroughAnswer
+from iop.errors import Failure
+from iop.http.server import Exchange
+
+Handler = Callable[[Exchange, "Context"], None]
+
+
+@dataclass(slots=True)
+class Context:
+    """What the surface knows of a request.
+
+    :ivar headers: go with every answer to it.
+    """
+
+    request_id: bytes
+    headers: codec.RawHeaders
+    handler: Handler | None = None
+    principal: config.PrincipalToken | None = None
+    secret_headers: m.Headers = field(default=(), repr=False)
+
+
+class OpenAISurface:
+    """Answers OpenAI clients; an :class:`iop.http.server.Application`.
+
+    :param settings: the whole configuration; its ``openai`` section is on.
+    """
+
+    def __init__(self, settings: config.EdgeConfig, runs: Runs, clock: IReactorTime) -> None:
+        assert settings.openai is not None
+        self._runs = runs
+        self._gate = Gate(settings.openai)
+        created = int(clock.seconds())
+        catalog = [(model.id, model.context_window_tokens) for model in settings.models]
+        catalog += [(route.model, 0) for route in settings.openai.model_routes]
+        self._models = {id: codec.model_object(id, created, window) for id, window in catalog}
+        self._routes: dict[bytes, dict[bytes, Handler]] = {
+            b"/v1/chat/completions": {b"POST": self._chat},
+            b"/v1/models": {b"GET": self._list_models},
+            b"/healthz": {b"GET": self._healthz},
+            b"/readyz": {b"GET": self._readyz},
+        }
+        self._open = (self._healthz, self._readyz)
+
+    # ---- iop.http.server.Application ----------------------------------------------------------------------------
+
+    def admit(self, exchange: Exchange) -> None:
+        """Find the route and let the request in, or answer why not."""
+        context = self._context(exchange)
+        try:
+            if exchange.method == b"OPTIONS" and exchange.header(b"access-control-request-method") is not None:
+                self._preflight(exchange, context)
+                return
+            context.handler = self._route(exchange, context)
+            if context.handler in self._open:
+                return
+            context.principal = self._gate.admit(
+                exchange.values(b"authorization"), exchange.header(b"host"), exchange.header(b"origin")
+            )
+            if exchange.method == b"POST":
+                context.secret_headers = self._gate.provider_token(exchange.values(self._gate.provider_header))
+        except Failure as failure:
+            self.refuse(exchange, failure)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer."""
+        context: Context = exchange.context
+        assert context.handler is not None
+        try:
+            context.handler(exchange, context)
+        except Failure as failure:
+            self.refuse(exchange, failure)
+
+    def refuse(self, exchange: Exchange, failure: Failure) -> None:
+        """Answer with an error."""
+        context = exchange.context or self._context(exchange)
+        headers = [*codec.error_headers(failure), *context.headers]
+        exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
+
+    def _context(self, exchange: Exchange) -> Context:
+        id = codec.request_id(exchange.header(b"x-request-id")) or b"req-" + secrets.token_hex(12).encode()
+        context = Context(id, [(b"x-request-id", id)])
+        origin = exchange.header(b"origin")
+        if origin is not None and self._gate.allows_origin(origin):
+            context.headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+        exchange.context = context
+        return context
+
+    def _route(self, exchange: Exchange, context: Context) -> Handler:
+        path = exchange.path
+        methods = self._routes.get(path)
+        if methods is None and path.startswith(b"/v1/models/"):
+            methods = {b"GET": self._show_model}
+        if methods is None:
+            raise Failure("unknown_url", f"there is nothing at {path.decode('latin-1')[:200]}")
+        handler = methods.get(b"GET" if exchange.method == b"HEAD" else exchange.method)
+        if handler is None:
+            allowed = sorted({*methods, *([b"HEAD"] if b"GET" in methods else [])})
+            context.headers.append((b"allow", b", ".join(allowed)))
+            raise Failure("method_not_allowed", f"use {' or '.join(a.decode() for a in allowed)} here")
+        return handler
+
+    def _preflight(self, exchange: Exchange, context: Context) -> None:
+        if len(context.headers) == 1:
+            raise Failure("origin_not_allowed", "this web page's origin is not in openai.allowed_origins")
+        asked = exchange.header(b"access-control-request-headers") or b"authorization, content-type"
+        headers = [
+            *context.headers,
+            (b"access-control-allow-methods", b"GET, POST"),
+            (b"access-control-allow-headers", asked),
+            (b"access-control-max-age", b"600"),
+        ]
+        exchange.respond(204, headers, b"")
+
+    # ---- the endpoints ------------------------------------------------------------------------------------------
+
+    def _chat(self, exchange: Exchange, context: Context) -> None:
+        request = codec.ChatRequest.parse(exchange.body)
+        answer = PassthroughAnswer(exchange, context.headers, self._runs.window)
+        answer.run = self._runs.start(
+            Ask(
+                model=request.model,
+                input=request.body_for,
+                http=m.HttpRequestHead(
+                    "POST", "/v1/chat/completions", codec.forwarded(exchange.headers, context.request_id)
+                ),
+                secret_headers=context.secret_headers,
+                metadata={} if request.include_usage or not request.stream else codec.STRIP_USAGE,
+            ),
+            answer,
+        )
+
+    def _list_models(self, exchange: Exchange, context: Context) -> None:
+        document = {"object": "list", "data": list(self._models.values())}
+        exchange.respond(200, [codec.JSON, *context.headers], codec.dumps(document))
+
+    def _show_model(self, exchange: Exchange, context: Context) -> None:
+        id = unquote(exchange.path[len(b"/v1/models/") :].decode("latin-1"))
+        model = self._models.get(id)
+        if model is None:
+            raise Failure("model_not_found", "the model does not exist", param="model")
+        exchange.respond(200, [codec.JSON, *context.headers], codec.dumps(model))
+
+    def _healthz(self, exchange: Exchange, context: Context) -> None:
+        exchange.respond(200, [codec.JSON, *context.headers], b'{"status":"ok"}')
+
+    def _readyz(self, exchange: Exchange, context: Context) -> None:
+        if self._runs.ready:
+            exchange.respond(200, [codec.JSON, *context.headers], b'{"status":"ready"}')
+        else:
+            exchange.respond(503, [codec.JSON, *context.headers], b'{"status":"no provider can serve"}')

@@ -1,0 +1,152 @@
+"""What ``twistd iop-edge`` runs: the only place that puts an edge together."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+from twisted.python import usage
+
+from iop.edge.config import ConfigError, load
+from iop.edge.config import model as config
+from iop.edge.nodes.registry import Registry
+from iop.edge.pool.pool import Pool
+from iop.edge.runs import Runs
+from iop.edge.surfaces.openai.surface import OpenAISurface
+from iop.http.server import Limits, Server
+from iop.errors import Failure
+from iop.process import fatal, stop_on_signals
+from iop.services import Drain, OrderedServices
+from iop.sockets import listen
+
+DEFAULT_STATE_DIR = "~/.local/state/iop/edge"
+
+
+class NodeListener(Service):
+    """Where nodes connect."""
+
+    log = Logger()
+
+    def __init__(self, endpoint: str, nodes: Registry, reactor: Any) -> None:
+        self._endpoint = endpoint
+        self._nodes = nodes
+        self._reactor = reactor
+        self.port: IListeningPort | None = None
+
+    async def startService(self) -> None:  # type: ignore[override]
+        super().startService()
+        self.port = await listen(self._reactor, self._endpoint, self._nodes.factory())
+        self.log.info("nodes connect to {where}", where=self._endpoint)
+
+    async def stopService(self) -> None:  # type: ignore[override]
+        super().stopService()
+        if self.port is not None:
+            await self.port.stopListening()
+        self._nodes.close()
+
+
+class OpenAIListener(Service):
+    """Where OpenAI clients connect; stopping it lets running requests finish."""
+
+    log = Logger()
+
+    def __init__(self, endpoint: str, server: Server, runs: Runs, drain: Drain, drain_ms: int, reactor: Any) -> None:
+        self._endpoint = endpoint
+        self._server = server
+        self._runs = runs
+        self._drain = drain
+        self._drain_ms = drain_ms
+        self._reactor = reactor
+        self.port: IListeningPort | None = None
+
+    async def startService(self) -> None:  # type: ignore[override]
+        super().startService()
+        self.port = await listen(self._reactor, self._endpoint, self._server)
+        self.log.info("the OpenAI surface is at {where}", where=self._endpoint)
+
+    async def stopService(self) -> None:  # type: ignore[override]
+        super().stopService()
+        self._runs.draining = True
+        if self.port is not None:
+            await self.port.stopListening()
+        self._server.close_idle()
+        await self._drain.wait(lambda: not self._server.connections, self._drain_ms / 1000)
+        for run in list(self._runs.active):
+            run.stop(Failure("draining", "the edge is shutting down", retry_after_ms=1000))
+        self._server.close_idle()
+        await self._drain.wait(lambda: not self._server.connections, 1.0)
+        self._server.abort_all()
+
+
+class Edge(OrderedServices):
+    """An edge: its parts, started in order, stopped from the surfaces down.
+
+    :param settings: a configuration that :func:`iop.edge.config.load` has accepted.
+    :param failed: told why it could not start.
+    """
+
+    def __init__(self, settings: config.EdgeConfig, reactor: Any, failed: Any = fatal) -> None:
+        self.drain = Drain(reactor)
+        self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
+        self.pool = Pool(settings.models, settings.nodes)
+        self.runs = Runs(settings, self.pool, self.nodes, reactor)
+        self.node_listener = NodeListener(settings.listen, self.nodes, reactor)
+        children: list[Service] = [self.node_listener]
+        self.openai: OpenAIListener | None = None
+        if settings.openai is not None:
+            limits = Limits(
+                body=settings.openai.max_body_bytes, stall_timeout=settings.openai.stall_timeout_ms / 1000
+            )
+            server = Server(OpenAISurface(settings, self.runs, reactor), reactor, limits)
+            self.openai = OpenAIListener(
+                settings.openai.listen, server, self.runs, self.drain, settings.drain_timeout_ms, reactor
+            )
+            children.append(self.openai)
+        super().__init__(children, failed)
+
+
+class Options(usage.Options):
+    """The command line of ``twistd iop-edge``."""
+
+    synopsis = "[options]"
+    optParameters = [["state-dir", None, DEFAULT_STATE_DIR, "Where the edge keeps what must outlive it."]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["config"] = []
+
+    def opt_config(self, path: str) -> None:
+        """A configuration file; may be given again, later files overlay earlier ones."""
+        self["config"].append(path)
+
+    def postOptions(self) -> None:
+        """Load the configuration before anything opens or daemonises."""
+        if not self["config"]:
+            raise usage.UsageError("--config FILE is needed")
+        self["state-dir"] = Path(os.path.expanduser(self["state-dir"])).absolute()
+        try:
+            loaded = load(self["config"], environ=os.environ, state_dir=self["state-dir"])
+        except ConfigError as error:
+            raise usage.UsageError("the configuration is refused:\n" + str(error)) from None
+        for warning in loaded.warnings:
+            print(f"warning: {warning}", file=sys.stderr)  # noqa: T201 - logging is not up yet
+        self["settings"] = loaded.config
+        try:
+            self["state-dir"].mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise usage.UsageError(f"--state-dir cannot be made: {error.strerror}") from None
+
+
+def makeService(options: Options) -> Edge:
+    """Return the edge that the options describe."""
+    from twisted.internet import reactor
+
+    edge = Edge(options["settings"], reactor)
+    stop_on_signals(reactor, edge.drain.hurry)
+    return edge
+

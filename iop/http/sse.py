@@ -1,0 +1,56 @@
+"""Server-sent events as bytes: where one ends, what it holds, how one is written. WHATWG HTML 9.2.
+
+A *block* is what stands between blank lines. No I/O.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+DONE: Final = b"data: [DONE]\n\n"
+
+_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE: Final = re.compile(rb"\r\n|\n|\r")
+
+
+def event(document: Any) -> bytes:
+    """Return an event whose data is ``document`` as JSON."""
+    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+def comment(text: str) -> bytes:
+    """Return a comment block: keeps proxies awake, and no client sees it."""
+    return f": {text}\n\n".encode()
+
+
+def whole(data: bytes) -> int:
+    """Return how many leading bytes of ``data`` are whole blocks."""
+    if data.endswith(b"\n\n") or data.endswith(b"\r\n\r\n"):
+        return len(data)
+    end = max(data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0, data.rfind(b"\r\n\r\n") + 4 if b"\r\n\r\n" in data else 0)
+    if end == 0 and b"\r\r" in data:
+        end = data.rfind(b"\r\r") + 2
+    return end
+
+
+def blocks(data: bytes) -> list[bytes]:
+    """Cut whole blocks apart; each keeps its blank line."""
+    found, start = [], 0
+    for match in _END.finditer(data):
+        found.append(data[start : match.end()])
+        start = match.end()
+    if start < len(data):
+        found.append(data[start:])
+    return found
+
+
+def data_of(block: bytes) -> bytes | None:
+    """Return a block's data, its ``data`` lines joined; None for one that dispatches nothing."""
+    lines = []
+    for line in _LINE.split(block):
+        if line.startswith(b"data:"):
+            lines.append(line[6:] if line[5:6] == b" " else line[5:])
+    data = b"\n".join(lines)
+    return data or None

@@ -1,0 +1,80 @@
+"""The seams: interfaces with two implementations or more.
+
+A plugin author needs this module and :mod:`iop.model` only; ``docs/contracts/adapters.md`` is the contract.
+"""
+
+from __future__ import annotations
+
+from zope.interface import Attribute, Interface
+
+
+class IAdapterFactory(Interface):
+    """Makes adapters of one type; found by :attr:`name` through ``twisted.plugin``."""
+
+    name = Attribute("The type word that configuration uses, as in ``type: openai_compat``.")
+    title = Attribute("What it is, for people; one line.")
+    settings_schema = Attribute("JSON Schema (2020-12) of the settings, as a dict.")
+    capabilities = Attribute(
+        """A dict: ``modes`` (a set of :class:`iop.model.Mode`), ``endpoints`` (paths it can serve in passthrough mode;
+        empty means any), ``sessions`` and ``embeddings`` (bool)."""
+    )
+
+    def make(settings, environment):  # type: ignore[no-untyped-def]
+        """Return an :class:`IAdapter`.
+
+        :param settings: a mapping that :attr:`settings_schema` has accepted.
+        :param environment: an :class:`iop.node.adapters.Environment`: all of the node that an adapter may know.
+        :raises iop.errors.Failure: ``invalid_value`` when the settings cannot work.
+        """
+
+
+class IAdapter(Interface):
+    """One instance: turns runs into one backend's protocol and back."""
+
+    def start():  # type: ignore[no-untyped-def]
+        """Get ready. May return a Deferred."""
+
+    def stop():  # type: ignore[no-untyped-def]
+        """End everything that is left, connections and children included. May return a Deferred."""
+
+    def run(request, sink):  # type: ignore[no-untyped-def]
+        """Execute a run.
+
+        :param request: an :class:`iop.node.adapters.Run`: the :class:`iop.model.RunRequest` and the provider's label.
+        :param sink: an :class:`ISink`, told everything that comes of it.
+        :return: a Deferred that fires with None when the run has ended: its terminal call on the sink is made, and
+            nothing of it is left. Cancelling it cancels the run: the backend is stopped at once, and it fires (or
+            fails with ``CancelledError``) when that is done. Failing with :class:`iop.errors.Failure` is the same as
+            ``sink.fail``.
+        """
+
+    def probe():  # type: ignore[no-untyped-def]
+        """Return a Deferred of the backend's :class:`iop.model.Health`; it never fails."""
+
+    def models():  # type: ignore[no-untyped-def]
+        """Return a Deferred of the targets that the backend says it has, a list of str."""
+
+    def sessions():  # type: ignore[no-untyped-def]
+        """Return the sessions it keeps, a list of mappings; empty where there is no such thing."""
+
+    def terminate_session(session_id):  # type: ignore[no-untyped-def]
+        """End a session and its child; return a Deferred of whether there was one."""
+
+
+class ISink(Interface):
+    """Where a run's answer goes, in the order ``start``, ``delta``\\ *, then ``complete`` or ``fail``."""
+
+    def attach(source):  # type: ignore[no-untyped-def]
+        """Name what is to pause: an object with ``pause()`` and ``resume()``, called as credit goes and comes."""
+
+    def start(http=None, metadata=None):  # type: ignore[no-untyped-def]
+        """The answer begins; ``http`` (:class:`iop.model.HttpResponseHead`) says that bytes follow."""
+
+    def delta(body=b"", text="", reasoning=""):  # type: ignore[no-untyped-def]
+        """A piece: ``body`` after a ``start`` with ``http``, else ``text`` and ``reasoning``."""
+
+    def complete(finish_reason="", usage=None, metadata=None):  # type: ignore[no-untyped-def]
+        """The answer is whole."""
+
+    def fail(failure, usage=None):  # type: ignore[no-untyped-def]
+        """The run failed with an :class:`iop.errors.Failure`."""

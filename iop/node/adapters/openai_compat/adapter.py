@@ -1,0 +1,363 @@
+"""Runs over a backend's OpenAI HTTP API. ``docs/contracts/adapters.md`` (openai_compat)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from zope.interface import implementer, provider
+
+from iop import model as m
+from iop.document import Document
+from iop.errors import Failure
+from iop.http import sse
+from iop.http.client import Call, Client, Origin, Timers
+from iop.interfaces import IAdapter, IAdapterFactory
+from iop.node.adapters import Environment, Run
+from iop.node.adapters.openai_compat import urls
+from iop.node.adapters.openai_compat.assemble import Assembly
+from iop.node.adapters.openai_compat.errors import failure_of
+from iop.node.adapters.openai_compat.watch import Stream, Whole
+from iop.settings import OPENAI_COMPAT_SETTINGS
+
+STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
+"""Backends that go on generating after a non-streaming client has left."""
+
+MAX_COLLECTED: Final = 32 << 20
+"""Bytes of an answer that is put together here, or of an error's body that is read."""
+
+_DROPPED: Final = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        # framing and time are the edge's own; the rest tells of the backend, or speaks for the edge's origin
+        b"content-length",
+        b"date",
+        b"server",
+        b"via",
+        b"x-powered-by",
+        b"location",
+        b"alt-svc",
+        b"set-cookie",
+        b"strict-transport-security",
+        b"x-request-id",
+        b"retry-after",
+    }
+)
+
+
+@implementer(IAdapter)
+class OpenAICompatAdapter:
+    """One backend."""
+
+    def __init__(self, settings: Mapping[str, Any], environment: Environment) -> None:
+        self._base_url = settings["base_url"]
+        self._label = settings.get("provider") or ""
+        self._stream_upstream = settings.get("stream_upstream") or "auto"
+        try:
+            self._origin = Origin.of(self._base_url, settings.get("ca_file") or "")
+        except ValueError as error:
+            raise Failure("invalid_value", f"base_url: {error}") from None
+        self._headers = {
+            name.lower().encode("latin-1"): value.encode("latin-1", "replace")
+            for name, value in (settings.get("headers") or {}).items()
+        }
+        self._timers = Timers(
+            connect=_seconds(settings, "connect_timeout_ms"),
+            first_byte=_seconds(settings, "first_byte_timeout_ms"),
+            gap=_seconds(settings, "gap_timeout_ms"),
+            total=_seconds(settings, "request_timeout_ms"),
+        )
+        maximum = settings.get("max_connections") or 1024
+        self._client = Client(environment.reactor, max_connections=maximum, max_idle=min(256, maximum))
+
+    # ---- IAdapter -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._client.close()
+
+    def run(self, run: Run, sink: Any) -> Deferred[None]:
+        request = run.request
+        if request.http is None:
+            raise Failure("invalid_value", "this adapter runs passthrough requests only")
+        body, assembly = request.input, None
+        if self._streams_upstream(run):
+            body, streamed = _streamed(body)
+            assembly = Assembly() if streamed else None
+        answer = _Answer(sink, assembly, strip_usage=request.metadata.get("openai_strip_usage") == "true")
+        answer.call = self._client.request(
+            request.http.method,
+            self._origin,
+            urls.target(self._base_url, request.http.path),
+            self._request_headers(request).items(),
+            body,
+            answer,
+            self._timers,
+        )
+        sink.attach(answer)
+        return answer.done
+
+    def probe(self) -> Deferred[m.Health]:
+        asked = self._get("/v1/models")
+        asked.addCallbacks(lambda got: m.Health.UP if got[0] < 500 else m.Health.DOWN, lambda _: m.Health.DOWN)
+        return asked
+
+    def models(self) -> Deferred[list[str]]:
+        return self._get("/v1/models").addCallback(lambda got: model_ids(got[1]) if got[0] == 200 else [])
+
+    def sessions(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def terminate_session(self, session_id: str) -> bool:
+        return False
+
+    # ---- requests -----------------------------------------------------------------------------------------------
+
+    def _request_headers(self, request: m.RunRequest) -> dict[bytes, bytes]:
+        """The caller's, under the configured ones, under those of this run alone."""
+        assert request.http is not None
+        headers = {b"content-type": b"application/json", b"accept-encoding": b"identity"}
+        for name, value in request.http.headers:
+            headers[name.encode("latin-1")] = value.encode("latin-1", "replace")
+        headers.update(self._headers)
+        for name, value in request.secret_headers:
+            headers[name.lower().encode("latin-1")] = value.encode("latin-1", "replace")
+        return headers
+
+    def _streams_upstream(self, run: Run) -> bool:
+        assert run.request.http is not None
+        if self._stream_upstream == "never" or run.request.http.path != "/v1/chat/completions":
+            return False
+        return self._stream_upstream == "always" or (run.provider or self._label) in STREAMED_UPSTREAM
+
+    def _get(self, path: str) -> Deferred[Any]:
+        """Ask for a small document; fires with status and body."""
+        answer = _Small()
+        target = urls.target(self._base_url, path)
+        timers = Timers(connect=self._timers.connect or 5.0, first_byte=5.0, gap=5.0, total=10.0)
+        answer.call = self._client.request("GET", self._origin, target, self._headers.items(), b"", answer, timers)
+        return answer.done
+
+
+def _seconds(settings: Mapping[str, Any], key: str) -> float:
+    value = settings.get(key)
+    return float(OPENAI_COMPAT_SETTINGS["properties"][key]["default"] if value is None else value) / 1000
+
+
+def _streamed(body: bytes) -> tuple[bytes, bool]:
+    """Return a chat request as a streaming one, and whether it was made so here."""
+    document = Document.parse(body)
+    if document.get("stream"):
+        return body, False
+    return document.with_raw({"stream": "true", "stream_options": '{"include_usage": true}'}).encode(), True
+
+
+def model_ids(body: bytes) -> list[str]:
+    """Return the ids of a ``/v1/models`` document."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return []
+    data = said.get("data") if isinstance(said, dict) else None
+    found = [entry.get("id") for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+    return [id for id in found if isinstance(id, str) and id]
+
+
+class _Answer:
+    """One run's answer, from the backend's socket to the sink; also what flow control pauses."""
+
+    __slots__ = (
+        "_assembly",
+        "_collected",
+        "_error_headers",
+        "_head",
+        "_sink",
+        "_started",
+        "_status",
+        "_strip",
+        "_watch",
+        "call",
+        "done",
+    )
+
+    def __init__(self, sink: Any, assembly: Assembly | None, *, strip_usage: bool) -> None:
+        self._sink = sink
+        self._assembly = assembly
+        self._strip = strip_usage
+        self._status = 0
+        self._head = m.HttpResponseHead(200)
+        self._error_headers: dict[bytes, bytes] = {}
+        self._watch: Stream | Whole = Whole()
+        self._collected = bytearray()
+        self._started = False
+        self.call: Call | None = None
+        self.done: Deferred[None] = Deferred(self._cancelled)
+
+    # ---- flow control -------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        if self.call is not None:
+            self.call.pause()
+
+    def resume(self) -> None:
+        if self.call is not None:
+            self.call.resume()
+
+    def _cancelled(self, _: Deferred[None]) -> None:
+        if self.call is not None:
+            self.call.cancel()
+
+    # ---- iop.http.client.Answer ---------------------------------------------------------------------------------
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._status = status
+        if not 200 <= status < 300:
+            self._error_headers = dict(headers)
+            return
+        named = {value.strip().lower() for n, v in headers if n == b"connection" for value in v.split(b",")}
+        kept = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in headers
+            if name not in _DROPPED and name not in named and not name.startswith(b"access-control-")
+        ]
+        self._head = m.HttpResponseHead(status, tuple(kept))
+        kind = next((v for n, v in headers if n == b"content-type"), b"").lower()
+        if kind.startswith(b"text/event-stream"):
+            self._watch = Stream(self._strip and self._assembly is None)
+
+    def block(self, data: bytes) -> None:
+        if self.done.called:
+            return
+        if not 200 <= self._status < 300:
+            if len(self._collected) < MAX_COLLECTED:
+                self._collected += data
+            return
+        self._pass(self._watch.feed(data))
+        if self._watch.failure is not None:
+            self._fail(self._watch.failure)
+
+    def ended(self) -> None:
+        if self.done.called:
+            return
+        if not 200 <= self._status < 300:
+            self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
+            return
+        self._finish()
+
+    def failed(self, failure: Failure) -> None:
+        if self.done.called:
+            return
+        if isinstance(self._watch, Stream) and self._watch.done:
+            self._finish()  # all was said; how the connection ended does not matter
+        elif not 200 <= self._status < 300 and self._status:
+            self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
+        else:
+            self._fail(failure)
+
+    # ---- towards the sink ---------------------------------------------------------------------------------------
+
+    def _pass(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._assembly is not None and isinstance(self._watch, Stream):
+            self._collected += data
+            if len(self._collected) > MAX_COLLECTED:
+                self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
+            return
+        if not self._started:
+            self._started = True
+            self._sink.start(self._head)
+        self._sink.delta(data)
+
+    def _finish(self) -> None:
+        watch = self._watch
+        if isinstance(watch, Stream):
+            self._pass(watch.end())
+            if watch.failure is not None:
+                self._fail(watch.failure)
+                return
+            if self._assembly is not None:
+                self._put_together(self._assembly)
+        if not self._started:
+            self._started = True
+            self._sink.start(self._head)
+        reason = watch.finish_reason if isinstance(watch, Stream) else ""
+        self._sink.complete(reason, watch.usage)
+        self._close(None)
+
+    def _put_together(self, assembly: Assembly) -> None:
+        for block in sse.blocks(bytes(self._collected)):
+            data = sse.data_of(block)
+            if data is not None and data.strip() != b"[DONE]":
+                assembly.add(json.loads(data))
+        headers = [(n, v) for n, v in self._head.headers if n not in ("content-type", "cache-control")]
+        head = m.HttpResponseHead(self._status, (("content-type", "application/json"), *headers))
+        self._started = True
+        self._sink.start(head)
+        self._sink.delta(json.dumps(assembly.document(), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+    def _fail(self, failure: Failure) -> None:
+        self._sink.fail(failure, self._watch.usage)
+        self._close(self.call)
+
+    def _close(self, call: Call | None) -> None:
+        if call is not None:
+            call.cancel()
+        self.call = None
+        if not self.done.called:
+            self.done.callback(None)
+
+
+class _Small:
+    """A small answer, collected."""
+
+    def __init__(self) -> None:
+        self.call: Call | None = None
+        self._status = 0
+        self._body = bytearray()
+        self.done: Deferred[tuple[int, bytes]] = Deferred(lambda _: self.call.cancel() if self.call else None)
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._status = status
+
+    def block(self, data: bytes) -> None:
+        if len(self._body) < 4 << 20:
+            self._body += data
+
+    def ended(self) -> None:
+        self.done.callback((self._status, bytes(self._body)))
+
+    def failed(self, failure: Failure) -> None:
+        self.done.errback(failure)
+
+
+@provider(IAdapterFactory)
+class factory:
+    """Finds itself by ``type: openai_compat``."""
+
+    name = "openai_compat"
+    title = "Servers that speak the OpenAI HTTP API"
+    settings_schema = OPENAI_COMPAT_SETTINGS
+    capabilities: Mapping[str, Any] = {
+        "modes": {m.Mode.PASSTHROUGH},
+        "endpoints": (),
+        "sessions": False,
+        "embeddings": False,
+    }
+
+    @staticmethod
+    def make(settings: Mapping[str, Any], environment: Environment) -> OpenAICompatAdapter:
+        """Return an adapter; :raises Failure: when the settings cannot work."""
+        return OpenAICompatAdapter(settings, environment)

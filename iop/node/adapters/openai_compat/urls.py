@@ -1,0 +1,21 @@
+"""One rule for every way to write a base URL. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+_VERSION: Final = re.compile(r"/v[0-9]+$")
+
+
+def target(base_url: str, path: str) -> str:
+    """Return the request target for ``path`` (``/v1/…``) under a base URL, written with or without its version.
+
+    ``http://b``, ``http://b/``, ``http://b/v1`` and ``http://b/v1/`` all lead to ``/v1/…``; a last segment that is a
+    version stands for the path's own, any other is a prefix.
+    """
+    prefix = urlsplit(base_url).path.rstrip("/")
+    if _VERSION.search(prefix) and path.startswith("/v1/"):
+        return prefix + path[len("/v1") :]
+    return prefix + path

@@ -1,0 +1,129 @@
+"""A node's adapters, as its payload names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from twisted.internet.defer import maybeDeferred
+from twisted.logger import Logger
+
+from iop import model as m
+from iop.errors import Failure
+from iop.node.adapters import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a payload: which adapters changed, which could not be made, and why."""
+
+    status: m.RefreshStatus
+    message: str = ""
+    changed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class AdapterSet:
+    """The adapter instances of a node, by name.
+
+    :param factory: finds an adapter factory by its type word.
+    """
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, state_dir: Path, factory: Callable[[str], Any]) -> None:
+        self._reactor = reactor
+        self._state_dir = state_dir
+        self._factory = factory
+        self._adapters: dict[str, Any] = {}
+        self._labels: dict[str, str] = {}
+        self.payload = m.NodePayload()
+
+    @property
+    def revision(self) -> str:
+        """Of the payload that is in force; "" before the first."""
+        return self.payload.revision
+
+    def adapter(self, name: str) -> Any:
+        """Return an instance; :raises Failure: ``adapter_unavailable``."""
+        adapter = self._adapters.get(name)
+        if adapter is None:
+            raise Failure("adapter_unavailable", "the node has no such adapter")
+        return adapter
+
+    def label(self, request: m.RunRequest) -> str:
+        """Return the label of the backend that a run goes to."""
+        return self._labels.get(request.provider_id) or self._labels.get(f"adapter {request.adapter}", "")
+
+    async def register(self, payload: m.NodePayload) -> Applied:
+        """Make what a registration's payload names; adapters that are the same are kept."""
+        wanted = {adapter.instance: adapter for adapter in payload.adapters if adapter.enabled}
+        had = {adapter.instance: adapter for adapter in self.payload.adapters if adapter.enabled}
+        for name in [name for name in self._adapters if wanted.get(name) != had.get(name)]:
+            await self._stop(name)
+        failed, reasons, changed = [], [], []
+        for name, config in wanted.items():
+            if name in self._adapters:
+                continue
+            changed.append(name)
+            try:
+                self._adapters[name] = await self._make(name, config)
+            except Failure as failure:
+                failed.append(name)
+                reasons.append(f"{name}: {failure.message}")
+        self._take(payload)
+        return Applied(m.RefreshStatus.APPLIED, "; ".join(reasons), tuple(sorted(changed)), tuple(sorted(failed)))
+
+    def refresh(self, payload: m.NodePayload) -> Applied:
+        """Take a payload while runs go on: its adapters must be those there are."""
+        if payload.adapters != self.payload.adapters:
+            return Applied(m.RefreshStatus.RESTART_REQUIRED, "adapters differ: register anew")
+        self._take(payload)
+        return Applied(m.RefreshStatus.APPLIED)
+
+    def _take(self, payload: m.NodePayload) -> None:
+        self.payload = payload
+        self._labels = {p.id: p.provider for p in payload.providers}
+        for adapter in payload.adapters:
+            label = adapter.settings.get("provider")
+            if label:
+                self._labels[f"adapter {adapter.instance}"] = str(label)
+
+    async def _make(self, name: str, config: m.AdapterConfig) -> Any:
+        try:
+            factory = self._factory(config.type)
+            where = _first_error(factory.settings_schema, config.settings)
+            if where is not None:
+                raise Failure("invalid_value", where)
+            environment = Environment(name=name, reactor=self._reactor, state_dir=self._state_dir / "adapters" / name)
+            adapter = factory.make(config.settings, environment)
+            await maybeDeferred(adapter.start)
+        except Failure:
+            raise
+        except Exception as error:
+            self.log.failure("the adapter {name} could not be made", name=name)
+            raise Failure("adapter_unavailable", f"it could not be made: {type(error).__name__}") from error
+        return adapter
+
+    async def _stop(self, name: str) -> None:
+        adapter = self._adapters.pop(name)
+        try:
+            await maybeDeferred(adapter.stop)
+        except Exception:
+            self.log.failure("the adapter {name} did not stop cleanly", name=name)
+
+    async def stop(self) -> None:
+        """Stop every adapter."""
+        for name in list(self._adapters):
+            await self._stop(name)
+
+
+def _first_error(schema: Any, settings: Any) -> str | None:
+    """Say which setting breaks the schema, never its value."""
+    for error in sorted(Draft202012Validator(schema).iter_errors(dict(settings)), key=lambda e: list(map(str, e.path))):
+        where = ".".join(map(str, error.path)) or "the settings"
+        return f"{where} breaks the rule {error.validator!r} of the adapter's schema"
+    return None

@@ -1,0 +1,295 @@
+"""A node's runs: each adapter's answer, numbered, cut to frames, and held to its credit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure as TwistedFailure
+from zope.interface import implementer
+
+from iop import model as m
+from iop.errors import Failure
+from iop.interfaces import ISink
+from iop.node.adapters import Run
+from iop.node.adapterset import AdapterSet
+from iop.wire.frames import parts, text_parts
+from iop.wire.window import Credit
+
+
+class Source(Protocol):
+    """What a run reads from, and what flow control stops."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class EventWriter(Protocol):
+    """Where events go: the link."""
+
+    def send_event(self, run_id: str, seq: int, event: m.RunEvent) -> bool: ...
+
+
+@implementer(ISink)
+class NodeRun:
+    """One run on this node, and the sink its adapter talks to.
+
+    :ivar ended: its terminal event is made; it may still wait behind others for credit.
+    """
+
+    log = Logger()
+
+    def __init__(self, request: m.RunRequest, link: EventWriter, done: Callable[[NodeRun], None]) -> None:
+        self.request = request
+        self.id = request.run_id
+        self.ended = False
+        self.started = False
+        self.cancelled = False
+        self.input: list[bytes] = [request.input]
+        self.missing = 0
+        self.working: Deferred[Any] | None = None
+        self.deadline: IDelayedCall | None = None
+        self._link = link
+        self._link_paused = False
+        self._done = done
+        self._credit = Credit(request.window_bytes)
+        self._seq = 0
+        self._waiting: deque[m.RunEvent] = deque()
+        self._source: Source | None = None
+        self._source_paused = False
+
+    # ---- ISink --------------------------------------------------------------------------------------------------
+
+    def attach(self, source: Source) -> None:
+        self._source = source
+        self._source_paused = False
+        self._regulate()
+
+    def start(self, http: m.HttpResponseHead | None = None, metadata: Mapping[str, str] | None = None) -> None:
+        if self.started:
+            raise RuntimeError("a run starts once")
+        self.started = True
+        self._put(m.Start(http, metadata or {}))
+
+    def delta(self, body: bytes = b"", text: str = "", reasoning: str = "") -> None:
+        if not self.started or self.ended:
+            if self.ended:
+                return
+            raise RuntimeError("a piece before the start")
+        if body:
+            for part in parts(body):
+                self._put(m.Delta(part))
+        for part_of_reasoning in text_parts(reasoning) if reasoning else ():
+            self._put(m.Delta(reasoning=part_of_reasoning))
+        for part_of_text in text_parts(text) if text else ():
+            self._put(m.Delta(text=part_of_text))
+
+    def complete(
+        self, finish_reason: str = "", usage: m.Usage | None = None, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        if not self.started:
+            raise RuntimeError("an end before the start")
+        self._end(m.Complete(finish_reason, usage, metadata or {}))
+
+    def fail(self, failure: Failure, usage: m.Usage | None = None) -> None:
+        self._end(m.Error(failure, usage))
+
+    # ---- credit -------------------------------------------------------------------------------------------------
+
+    def credit(self, size: int) -> None:
+        """The edge gave credit back."""
+        self._credit.add(size)
+        self._flush()
+        self._regulate()
+
+    def link_paused(self, paused: bool) -> None:
+        """The link takes no more for now, or takes again."""
+        self._link_paused = paused
+        self._regulate()
+
+    def _put(self, event: m.RunEvent) -> None:
+        if self._waiting or self._credit.left <= 0:
+            self._waiting.append(event)
+            self._flush()
+        else:
+            self._send(event)
+        self._regulate()
+
+    def _flush(self) -> None:
+        while self._waiting and (self._credit.left > 0 or type(self._waiting[0]) is not m.Delta):
+            self._send(self._waiting.popleft())
+
+    def _send(self, event: m.RunEvent) -> None:
+        if type(event) is m.Delta:
+            body = event.body or (event.text + event.reasoning).encode("utf-8", "surrogatepass")
+            self._credit.spend(len(body))
+        if not self._link.send_event(self.id, self._seq, event):
+            too_large = Failure("answer_too_large", "the end of the answer is larger than a frame")
+            self._link.send_event(self.id, self._seq, m.Error(too_large))
+        self._seq += 1
+        if type(event) not in (m.Delta, m.Start):
+            self._done(self)
+
+    def _regulate(self) -> None:
+        """Let the source go on exactly while there is credit and the link takes more."""
+        stop = self._link_paused or bool(self._waiting) or self._credit.left <= 0
+        if self._source is not None and stop is not self._source_paused and not self.ended:
+            self._source_paused = stop
+            if stop:
+                self._source.pause()
+            else:
+                self._source.resume()
+
+    def _end(self, event: m.RunEvent) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._source = None
+        if self.deadline is not None and self.deadline.active():
+            self.deadline.cancel()
+        if isinstance(event, m.Cancelled | m.Error):
+            self._waiting = deque(e for e in self._waiting if type(e) is m.Start)  # nobody needs the rest
+        self._put(event)
+
+    # ---- its life -----------------------------------------------------------------------------------------------
+
+    def execute(self, adapter: Any, label: str) -> None:
+        """Hand the run to its adapter."""
+        run = Run(self.request, label)
+        self.working = maybeDeferred(adapter.run, run, self)
+        self.working.addCallbacks(self._worked, self._broke)
+
+    def _worked(self, _: Any) -> None:
+        self.working = None
+        if self.cancelled:
+            self._end(m.Cancelled())
+        elif not self.ended:
+            self.fail(Failure("internal", "the adapter ended without an answer"))
+
+    def _broke(self, reason: TwistedFailure) -> None:
+        self.working = None
+        if self.cancelled:
+            self._end(m.Cancelled())
+        elif isinstance(reason.value, Failure):
+            self.fail(reason.value)
+        elif reason.check(CancelledError):
+            self.fail(Failure("cancelled", "the run was cancelled"))
+        else:
+            self.log.failure("an adapter failed on {run}", failure=reason, run=self.id)
+            self.fail(Failure("internal", "the adapter failed"))
+
+    def cancel(self) -> None:
+        """Stop the backend; the CANCELLED event follows when that is done."""
+        if self.cancelled:
+            return
+        self.cancelled = True
+        if self.ended and self._waiting:  # done here, but the client did not take it all
+            self._waiting.clear()
+            self._send(m.Cancelled())
+        if self.working is not None:
+            self.working.cancel()
+        elif not self.ended:
+            self._end(m.Cancelled())
+
+    def abandon(self) -> None:
+        """The link is lost: stop, and wait for nobody."""
+        self._credit.add(1 << 62)
+        self._flush()
+        self.cancel()
+
+    def out_of_time(self) -> None:
+        """Its deadline has passed."""
+        self.fail(Failure("deadline_exceeded", "the run's deadline has passed"))
+        if self.working is not None:
+            self.working.cancel()
+
+
+class Supervisor:
+    """Every run of a node. Knows links only as where events go.
+
+    :ivar runs: by id, until their terminal event is sent.
+    """
+
+    log = Logger()
+
+    def __init__(self, adapters: AdapterSet, clock: IReactorTime) -> None:
+        self._adapters = adapters
+        self._clock = clock
+        self.runs: dict[str, NodeRun] = {}
+        self.total = 0
+
+    def run(self, link: EventWriter, request: m.RunRequest, input_size: int) -> None:
+        """A run is asked for."""
+        if request.run_id in self.runs:
+            link.send_event(request.run_id, 0, m.Error(Failure("duplicate_run", "this run is under way already")))
+            return
+        self.total += 1
+        run = NodeRun(request, link, self._ended)
+        self.runs[run.id] = run
+        if request.deadline_ms:
+            run.deadline = self._clock.callLater(request.deadline_ms / 1000, run.out_of_time)
+        run.missing = max(input_size, len(request.input)) - len(request.input)
+        if not run.missing:
+            self._execute(run)
+
+    def input(self, part: m.RunInput) -> None:
+        """The next part of a long input."""
+        run = self.runs.get(part.run_id)
+        if run is None or not run.missing:
+            return
+        run.input.append(part.data)
+        run.missing -= len(part.data)
+        if run.missing < 0:
+            run.missing = 0
+            run.fail(Failure("protocol_error", "the run's input is longer than it was said to be"))
+        elif not run.missing:
+            self._execute(run)
+
+    def _execute(self, run: NodeRun) -> None:
+        if len(run.input) > 1:
+            run.request = replace(run.request, input=b"".join(run.input))
+        run.input = []
+        try:
+            adapter = self._adapters.adapter(run.request.adapter)
+        except Failure as failure:
+            run.fail(failure)
+            return
+        run.execute(adapter, self._adapters.label(run.request))
+
+    def window(self, window: m.RunWindow) -> None:
+        """Credit for a run."""
+        run = self.runs.get(window.run_id)
+        if run is not None:
+            run.credit(window.add_bytes)
+
+    def cancel(self, run_id: str) -> bool:
+        """Cancel a run; return whether there was one."""
+        run = self.runs.get(run_id)
+        if run is None:
+            return False
+        run.cancel()
+        return True
+
+    async def terminate_session(self, adapter: str, session_id: str) -> bool:
+        """End a session and its child; return whether there was one."""
+        return bool(await maybeDeferred(self._adapters.adapter(adapter).terminate_session, session_id))
+
+    def link_paused(self, paused: bool) -> None:
+        """The link takes no more for now, or takes again."""
+        for run in list(self.runs.values()):
+            run.link_paused(paused)
+
+    def cancel_all(self) -> None:
+        """Nobody can receive the answers any more."""
+        for run in list(self.runs.values()):
+            run.abandon()
+
+    def _ended(self, run: NodeRun) -> None:
+        if self.runs.get(run.id) is run:
+            del self.runs[run.id]

@@ -1,0 +1,96 @@
+"""What ``twistd iop-node`` runs: the only place that puts a node together."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.python import usage
+
+from iop.errors import Failure
+from iop.node.adapters import plugin
+from iop.node.adapterset import AdapterSet
+from iop.node.config import NodeSettings, read_token, roots
+from iop.node.supervisor import Supervisor
+from iop.node.uplink import Uplink
+from iop.process import fatal, stop_on_signals
+from iop.services import Drain, OrderedServices
+from iop.sockets import dialler
+
+DEFAULT_STATE_DIR = "~/.local/state/iop/node"
+
+
+class Node(OrderedServices):
+    """A node: its adapters, its runs, its link.
+
+    :param failed: told why it could not start.
+    """
+
+    def __init__(self, settings: NodeSettings, reactor: Any, failed: Any = fatal) -> None:
+        self.drain = Drain(reactor)
+        self.adapters = AdapterSet(reactor, settings.state_dir, plugin.factory)
+        self.supervisor = Supervisor(self.adapters, reactor)
+        endpoint: IStreamClientEndpoint = dialler(reactor, settings.edge)
+        self.uplink = Uplink(
+            endpoint,
+            settings.token,
+            self.adapters,
+            self.supervisor,
+            self.drain,
+            reactor,
+            random.random,
+            tuple(sorted(plugin.found())),
+        )
+        super().__init__([self.uplink], failed)
+
+
+class Options(usage.Options):
+    """The command line of ``twistd iop-node``. Adapters and models are the edge's to say."""
+
+    synopsis = "--edge ENDPOINT [options]"
+    optParameters = [
+        ["edge", None, None, "The edge's node listener, as in tcp:edge.example:4610 or tls:edge.example:4610."],
+        ["token-file", None, None, "A file that holds this node's token and nothing else."],
+        ["state-dir", None, DEFAULT_STATE_DIR, "Where the node keeps what must outlive it."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["workspace-root"] = []
+
+    def opt_workspace_root(self, path: str) -> None:
+        """A directory under which runs may name their workspace; may be given again."""
+        self["workspace-root"].append(path)
+
+    def postOptions(self) -> None:
+        """Check everything before anything opens or daemonises."""
+        from twisted.internet import reactor
+
+        if not self["edge"]:
+            raise usage.UsageError("--edge ENDPOINT is needed, as in tcp:edge.example:4610")
+        state_dir = Path(os.path.expanduser(self["state-dir"])).absolute()
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            dialler(reactor, self["edge"])
+            self["settings"] = NodeSettings(
+                edge=self["edge"],
+                token=read_token(self["token-file"], os.environ),
+                state_dir=state_dir,
+                workspace_roots=roots(self["workspace-root"]),
+            )
+        except Failure as failure:
+            raise usage.UsageError(failure.message) from None
+        except OSError as error:
+            raise usage.UsageError(f"--state-dir cannot be made: {error.strerror}") from None
+
+
+def makeService(options: Options) -> Node:
+    """Return the node that the options describe."""
+    from twisted.internet import reactor
+
+    node = Node(options["settings"], reactor)
+    stop_on_signals(reactor, node.drain.hurry)
+    return node

@@ -1,0 +1,55 @@
+"""What every long-running IOP process does about signals, and about not being able to start."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from twisted.logger import Logger
+
+from iop.sockets import CannotListen
+
+_log = Logger()
+
+
+def stop_on_signals(reactor: Any, hurry: Callable[[], None]) -> None:
+    """Stop on SIGTERM or SIGINT, letting services drain; a second one calls ``hurry``.
+
+    Twisted's own handlers turn the second one into a traceback.
+    """
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            hurry()
+        elif reactor.running:
+            asked = True
+            reactor.stop()
+
+    def install() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: reactor.callFromThread(stop))
+
+    if reactor.running:
+        install()
+    else:
+        reactor.addSystemEventTrigger("after", "startup", install)
+
+
+def fatal(error: BaseException) -> None:
+    """A service could not start: say why in a sentence, stop, and exit with status 1."""
+    from twisted.internet import reactor
+
+    if isinstance(error, CannotListen):
+        _log.critical("{error}", error=str(error))
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - twistd may log to a file
+    else:
+        _log.failure("could not start", failure=None)
+    atexit.register(os._exit, 1)
+    if reactor.running:  # type: ignore[attr-defined]
+        reactor.stop()  # type: ignore[attr-defined]

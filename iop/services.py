@@ -1,0 +1,160 @@
+"""What a tree of services is built from: an ordered parent, a deadline sweep, something that happens once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+NEVER = float("inf")
+
+
+class Latch:
+    """Something that happens once; whoever waits has a Deferred of their own."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._waiting: list[Deferred[None]] = []
+
+    def wait(self) -> Deferred[None]:
+        """Return a Deferred that fires when it has happened; cancelling it is no one else's loss."""
+        if self.happened:
+            return succeed(None)
+        waiting: Deferred[None] = Deferred(lambda d: self._waiting.remove(d))
+        self._waiting.append(waiting)
+        return waiting
+
+    def fire(self) -> None:
+        """It happens. A second time is nothing."""
+        self.happened = True
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.callback(None)
+
+
+class Due(Protocol):
+    """Something with a deadline, in the clock's seconds; :data:`NEVER` for none now."""
+
+    deadline: float
+
+    def expired(self) -> None:
+        """The deadline has passed."""
+
+
+class Sweep:
+    """Watches many deadlines with one timer.
+
+    A delayed call per request and per chunk would cost more than parsing the request; a deadline here is an
+    attribute that its owner moves freely, looked at every ``interval`` seconds. So it fires late by up to that.
+    """
+
+    def __init__(self, clock: IReactorTime, interval: float = 0.25) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._watched: dict[int, Due] = {}
+        self._call: IDelayedCall | None = None
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def add(self, one: Due) -> None:
+        """Watch it until it is discarded."""
+        self._watched[id(one)] = one
+        if self._call is None:
+            self._call = self._clock.callLater(self._interval, self._look)
+
+    def discard(self, one: Due) -> None:
+        """Watch it no more."""
+        self._watched.pop(id(one), None)
+        if not self._watched and self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _look(self) -> None:
+        self._call = None
+        now = self._clock.seconds()
+        for one in [one for one in self._watched.values() if one.deadline <= now]:
+            if id(one) in self._watched:
+                one.expired()
+        if self._watched and self._call is None:
+            self._call = self._clock.callLater(self._interval, self._look)
+
+
+class Drain:
+    """Waits until work has ended, or time is up, or somebody is in a hurry."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._hurry = Latch()
+
+    def hurry(self) -> None:
+        """Wait no longer, now and in future."""
+        self._hurry.fire()
+
+    def wait(self, idle: Callable[[], bool], seconds: float, interval: float = 0.05) -> Deferred[bool]:
+        """Return a Deferred of whether ``idle()`` came true within ``seconds``."""
+        done: Deferred[bool] = Deferred()
+        until = self._clock.seconds() + seconds
+
+        def look() -> None:
+            if idle():
+                done.callback(True)
+            elif self._hurry.happened or self._clock.seconds() >= until:
+                done.callback(False)
+            else:
+                self._clock.callLater(interval, look)
+
+        look()
+        return done
+
+
+class OrderedServices(Service):
+    """Starts its children in order and stops them in reverse, one at a time, waiting for each.
+
+    The stock ``MultiService`` stops all at once and does not wait for a child's ``startService``. A child whose
+    start fails stops the whole: ``failed`` is called with the reason, after those already up are down again.
+    """
+
+    log = Logger()
+
+    def __init__(self, children: Iterable[Service], failed: Callable[[BaseException], None]) -> None:
+        self._children = list(children)
+        self._failed = failed
+        self._up: list[Service] = []
+        self.ready = Latch()
+
+    def startService(self) -> None:
+        """Start the children; readiness and failure come later (:attr:`ready`, ``failed``)."""
+        super().startService()
+        starting = Deferred.fromCoroutine(self._start())
+        starting.addErrback(lambda reason: self._failed(reason.value))
+
+    async def _start(self) -> None:
+        try:
+            for child in self._children:
+                if not self.running:
+                    return
+                self._up.append(child)
+                await maybeDeferred(child.startService)
+        except BaseException:
+            self._up.pop()
+            await self._stop()
+            raise
+        self.ready.fire()
+
+    def stopService(self) -> Deferred[None]:
+        """Stop what is up, last started first; the Deferred holds the reactor open."""
+        super().stopService()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        while self._up:
+            child = self._up.pop()
+            try:
+                await maybeDeferred(child.stopService)
+            except Exception:
+                self.log.failure("{child} did not stop cleanly", child=type(child).__name__)

@@ -1,0 +1,163 @@
+"""The one seam to sockets: listening, dialling, and writing at once what a socket takes.
+
+Why not ``transport.write`` alone: it waits for the reactor's next turn (an ``epoll_ctl``, a wait, the ``send``, an
+``epoll_ctl``) even when the kernel has room, which doubles what a small write costs; and it never tells when the
+kernel has taken everything, which is what a run's flow control counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet import tcp, unix
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import clientFromString, serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IPushProducer, IStreamClientEndpoint, ITransport
+from zope.interface import implementer
+
+from iop.errors import Failure
+
+_PLAIN = (tcp.Connection, unix.Server, unix.Client)
+
+
+class CannotListen(Exception):
+    """A listener that cannot be had, in one sentence for the person who started the program."""
+
+
+def listen(reactor: Any, description: str, factory: IProtocolFactory) -> Deferred[IListeningPort]:
+    """Listen on a Twisted server endpoint string; fails with :class:`CannotListen`."""
+
+    def refused(reason: Any) -> None:
+        reason.trap(CannotListenError, OSError, ValueError)
+        cause = getattr(reason.value, "socketError", reason.value)
+        said = getattr(cause, "strerror", None) or str(cause)
+        raise CannotListen(f"cannot listen on {description}: {said}")
+
+    try:
+        endpoint = serverFromString(reactor, description)
+    except Exception as error:
+        raise CannotListen(f"cannot listen on {description}: {error}") from error
+    listening: Deferred[IListeningPort] = endpoint.listen(factory)
+    listening.addErrback(refused)
+    return listening
+
+
+def dialler(reactor: Any, description: str) -> IStreamClientEndpoint:
+    """Return a client endpoint; :raises Failure: for one that would verify nothing."""
+    if description.startswith("ssl:"):
+        raise Failure("invalid_value", "ssl: endpoints verify nothing; use tls:HOST:PORT")
+    try:
+        return clientFromString(reactor, description)
+    except Exception as error:
+        raise Failure("invalid_value", f"not a client endpoint: {error}") from error
+
+
+def prepare(transport: ITransport) -> None:
+    """Switch Nagle's algorithm off: with it the median chunk waits 17 ms."""
+    set_no_delay = getattr(transport, "setTcpNoDelay", None)
+    if set_no_delay is not None:
+        try:
+            set_no_delay(True)
+        except (OSError, AttributeError):  # gone already, or no TCP underneath a TLS layer
+            pass
+
+
+def send_now(transport: Any, data: bytes) -> bool:
+    """Write at once what the kernel takes, the rest as usual; return whether the kernel has everything.
+
+    On anything but a plain TCP or Unix socket this is ``transport.write``, and the answer is False.
+    """
+    if (
+        not isinstance(transport, _PLAIN)
+        or not transport.connected
+        or transport.disconnecting
+        or transport.dataBuffer
+        or transport._tempDataBuffer
+    ):
+        transport.write(data)
+        return False
+    sent = transport.writeSomeData(data)
+    if sent == len(data):
+        return True
+    if not isinstance(sent, int) or sent < 0:
+        sent = 0  # lost: the transport finds out the same way and tells its protocol
+    transport.write(data[sent:])
+    return False
+
+
+@implementer(IPushProducer)
+class Outlet:
+    """Writes to one transport and knows whether the kernel has taken all of it.
+
+    :param drained: called when, after a :meth:`write` that returned False, everything has left this process (on a
+        TLS transport: when less than its buffer's mark waits).
+    """
+
+    __slots__ = ("_drained", "_held", "_plain", "_registering", "transport")
+
+    def __init__(self, transport: Any, drained: Callable[[], None]) -> None:
+        self.transport = transport
+        self._drained = drained
+        self._held = False
+        self._registering = False
+        self._plain = isinstance(transport, _PLAIN)
+        if not self._plain:
+            transport.registerProducer(self, True)
+
+    @property
+    def held(self) -> bool:
+        """Whether bytes wait for the peer to read."""
+        return self._held
+
+    @property
+    def pending(self) -> int:
+        """How many bytes wait in this process, as far as the transport lets one see; falls while the peer reads."""
+        if not self._held:
+            return 0
+        t = self.transport
+        return len(t.dataBuffer) - t.offset + t._tempDataLen if self._plain else 1
+
+    def write(self, data: bytes) -> bool:
+        """Write; return whether all of it has been taken."""
+        if self._plain:
+            if not self._held and send_now(self.transport, data):
+                return True
+            if self._held:
+                self.transport.write(data)
+            else:
+                self._hold()
+            return False
+        self.transport.write(data)
+        return not self._held
+
+    def _hold(self) -> None:
+        """Ask to be told when the buffer is empty: that is what a transport tells a pull producer."""
+        if self.transport.producer is not None or not self.transport.connected:
+            return
+        self._held = self._registering = True
+        self.transport.registerProducer(self, False)
+        self._registering = False
+
+    def close(self) -> None:
+        """Close once everything is written."""
+        if not self._plain:
+            self.transport.unregisterProducer()
+        self.transport.loseConnection()
+
+    # Called by Twisted.
+
+    def resumeProducing(self) -> None:
+        if self._registering or not self._held:
+            return
+        self._held = False
+        if self._plain:
+            self.transport.unregisterProducer()
+        self._drained()
+
+    def pauseProducing(self) -> None:
+        self._held = True
+
+    def stopProducing(self) -> None:
+        self._held = False

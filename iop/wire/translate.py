@@ -1,0 +1,464 @@
+"""Between protobuf and the values of :mod:`iop.model`. Only :mod:`iop.wire` sees protobuf.
+
+``encode`` turns a value into the bytes of an Envelope, ``decode`` an Envelope into ``(kind, value)``; kinds are the
+field names of the Envelope's ``body``. Run events have functions of their own: they are made once per block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from iop import model as m
+from iop.errors import Failure
+from iop.wire import runtime_pb2 as pb
+from iop.wire.frames import clean_text
+
+_EVENT = pb.RunEvent
+
+TYPE_NAMES: Final[Mapping[int, str]] = {value: name for name, value in _EVENT.Type.items()}
+
+START, DELTA, COMPLETE = _EVENT.START, _EVENT.DELTA, _EVENT.COMPLETE
+ERROR, CANCELLED = _EVENT.ERROR, _EVENT.CANCELLED
+
+BUILT_IN_SETTINGS: Final = {
+    "openai_compat": pb.OpenAICompatAdapterConfig,
+    "ollama": pb.OllamaAdapterConfig,
+    "cli": pb.CliAdapterConfig,
+}
+"""Adapter types whose settings have a message of their own; others travel as JSON."""
+
+
+class Malformed(Exception):
+    """Bytes that are no Envelope, or an Envelope with a value that means nothing."""
+
+
+def parse(frame: bytes) -> tuple[str | None, pb.Envelope]:
+    """Return the body's kind (None: unknown or empty) and the Envelope; :raises Malformed:."""
+    try:
+        envelope = pb.Envelope.FromString(frame)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Malformed("not an envelope") from error
+    return envelope.WhichOneof("body"), envelope
+
+
+def unknown_kind(envelope: pb.Envelope) -> str:
+    """Name an unknown body for the log: its field number, or ``empty``."""
+    numbers = [field.field_number for field in UnknownFieldSet(envelope)]
+    return f"field {numbers[0]}" if numbers else "empty"
+
+
+# ---- run events: the hot path -----------------------------------------------------------------------------------
+
+
+def encode_event(run_id: str, seq: int, event: m.RunEvent) -> bytes:
+    """Return the bytes of an Envelope with one RunEvent."""
+    if type(event) is m.Delta:
+        if event.body:
+            made = _EVENT(run_id=run_id, body=event.body, seq=seq, type=DELTA)
+        else:
+            made = _EVENT(
+                run_id=run_id,
+                seq=seq,
+                type=DELTA,
+                text=clean_text(event.text),
+                reasoning=clean_text(event.reasoning),
+            )
+    else:
+        made = _rare_event(run_id, seq, event)
+    return pb.Envelope(run_event=made).SerializeToString()
+
+
+def _rare_event(run_id: str, seq: int, event: m.RunEvent) -> pb.RunEvent:
+    made = _EVENT(run_id=run_id, seq=seq)
+    if isinstance(event, m.Start):
+        made.type = START
+        if event.http is not None:
+            made.http.CopyFrom(pb.HttpResponse(status=event.http.status, headers=_headers(event.http.headers)))
+        _put_map(made.metadata, event.metadata)
+    elif isinstance(event, m.Complete):
+        made.type = COMPLETE
+        made.finish_reason = event.finish_reason
+        _put_map(made.metadata, event.metadata)
+    elif isinstance(event, m.Error):
+        made.type = ERROR
+        made.error.CopyFrom(_failure_to_pb(event.failure))
+        _put_map(made.metadata, event.metadata)
+    else:
+        made.type = CANCELLED
+    usage = getattr(event, "usage", None)
+    if usage is not None:
+        made.usage.CopyFrom(pb.Usage(**{k: v for k, v in usage._asdict().items() if v is not None}))
+    return made
+
+
+def decode_event(made: pb.RunEvent) -> m.RunEvent:
+    """Return the event in a RunEvent; :raises Malformed: for a type that means nothing."""
+    kind = made.type
+    if kind == DELTA:
+        return m.Delta(made.body, made.text, made.reasoning)
+    usage = _usage(made.usage) if made.HasField("usage") else None
+    if kind == START:
+        http = None
+        if made.HasField("http"):
+            http = m.HttpResponseHead(made.http.status, _pairs(made.http.headers))
+        return m.Start(http, dict(made.metadata))
+    if kind == COMPLETE:
+        return m.Complete(made.finish_reason, usage, dict(made.metadata))
+    if kind == ERROR:
+        return m.Error(_failure(made.error), usage, dict(made.metadata))
+    if kind == CANCELLED:
+        return m.Cancelled(usage)
+    raise Malformed("a run event without a type")
+
+
+def _usage(made: pb.Usage) -> m.Usage:
+    return m.Usage(*(getattr(made, name) if made.HasField(name) else None for name in m.Usage._fields))
+
+
+def _failure_to_pb(failure: Failure) -> pb.RunError:
+    return pb.RunError(
+        code=failure.code,
+        message=clean_text(failure.message),
+        http_status=failure.http_status,
+        type=clean_text(failure.type),
+        param=None if failure.param is None else clean_text(failure.param),
+        retryable=failure.retryable,
+        retry_after_ms=failure.retry_after_ms,
+    )
+
+
+def _failure(made: pb.RunError) -> Failure:
+    return Failure(
+        made.code,
+        made.message,
+        http_status=made.http_status,
+        type=made.type,
+        param=made.param if made.HasField("param") else None,
+        retryable=made.retryable,
+        retry_after_ms=made.retry_after_ms,
+    )
+
+
+# ---- small shared pieces ----------------------------------------------------------------------------------------
+
+
+def _headers(headers: m.Headers) -> list[pb.Header]:
+    return [pb.Header(name=name, value=clean_text(value)) for name, value in headers]
+
+
+def _pairs(made: Any) -> m.Headers:
+    return tuple((header.name, header.value) for header in made)
+
+
+def _put_map(target: Any, source: Mapping[str, str]) -> None:
+    for key, value in source.items():
+        target[clean_text(key)] = clean_text(value)
+
+
+# ---- runs, edge to node -----------------------------------------------------------------------------------------
+
+
+def _run_request_to_pb(request: m.RunRequest) -> pb.RunRequest:
+    made = pb.RunRequest(
+        run_id=request.run_id,
+        adapter=request.adapter,
+        target=request.target,
+        provider_id=request.provider_id,
+        mode=request.mode.value,
+        input=request.input,
+        input_size=len(request.input),
+        deadline_ms=request.deadline_ms,
+        window_bytes=request.window_bytes,
+    )
+    if request.http is not None:
+        http = request.http
+        made.http.CopyFrom(pb.HttpRequest(method=http.method, path=http.path, headers=_headers(http.headers)))
+    if request.secret_headers:
+        made.secret_headers.extend(_headers(request.secret_headers))
+    if request.thinking != m.Thinking():
+        made.thinking.CopyFrom(pb.Thinking(mode=request.thinking.mode.upper(), budget=request.thinking.budget))
+    if request.metadata:
+        _put_map(made.metadata, request.metadata)
+    if request.workspace:
+        made.workspace = request.workspace
+    if request.session_id:
+        made.session_id = request.session_id
+    return made
+
+
+def encode_run(request: m.RunRequest, first: bytes) -> bytes:
+    """Return the Envelope of a RunRequest that carries only the ``first`` part of its input."""
+    made = _run_request_to_pb(request)
+    if len(first) != len(request.input):
+        made.input = first
+    return pb.Envelope(run_request=made).SerializeToString()
+
+
+def _run_request(made: pb.RunRequest) -> tuple[m.RunRequest, int]:
+    http = None
+    if made.HasField("http"):
+        http = m.HttpRequestHead(made.http.method, made.http.path, _pairs(made.http.headers))
+    if made.mode == pb.RunRequest.MODE_UNSPECIFIED or made.mode not in pb.RunRequest.Mode.values():
+        raise Malformed("a run without a mode")
+    thinking = m.Thinking()
+    if made.HasField("thinking"):
+        budget = made.thinking.budget if made.thinking.HasField("budget") else None
+        thinking = m.Thinking(pb.Thinking.Mode.Name(made.thinking.mode).lower(), budget)
+    request = m.RunRequest(
+        run_id=made.run_id,
+        adapter=made.adapter,
+        target=made.target,
+        provider_id=made.provider_id,
+        mode=m.Mode(pb.RunRequest.Mode.Name(made.mode)),
+        input=made.input,
+        http=http,
+        secret_headers=_pairs(made.secret_headers),
+        thinking=thinking,
+        metadata=dict(made.metadata),
+        deadline_ms=made.deadline_ms,
+        window_bytes=made.window_bytes,
+        workspace=made.workspace,
+        session_id=made.session_id,
+    )
+    return request, made.input_size
+
+
+# ---- configuration ----------------------------------------------------------------------------------------------
+
+
+def _adapter_to_pb(adapter: m.AdapterConfig) -> pb.AdapterConfig:
+    made = pb.AdapterConfig(name=adapter.name, type=adapter.type, enabled=adapter.enabled)
+    settings = {key: value for key, value in adapter.settings.items() if value is not None}
+    message = BUILT_IN_SETTINGS.get(adapter.type)
+    if message is None:
+        made.extension = json.dumps(settings).encode()
+    else:
+        getattr(made, adapter.type).CopyFrom(message(**settings))
+    return made
+
+
+def _adapter(made: pb.AdapterConfig) -> m.AdapterConfig:
+    kind = made.WhichOneof("settings")
+    settings: dict[str, Any] = {}
+    if kind == "extension":
+        settings = json.loads(made.extension)
+    elif kind is not None:
+        for field, value in getattr(made, kind).ListFields():
+            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+            settings[field.name] = dict(value) if is_map else list(value) if field.is_repeated else value
+    return m.AdapterConfig(made.name, made.type, made.enabled, settings)
+
+
+def payload_to_pb(payload: m.NodePayload) -> pb.NodeConfigPayload:
+    """Return a payload as its message; its ``ByteSize()`` says whether it fits a frame."""
+    return pb.NodeConfigPayload(
+        revision=payload.revision,
+        adapters=[_adapter_to_pb(adapter) for adapter in payload.adapters],
+        providers=[
+            pb.ProviderConfig(
+                id=p.id,
+                adapter=p.adapter,
+                provider=p.provider,
+                models=p.models,
+                health=pb.ProviderHealthConfig(
+                    interval_ms=p.health.interval_ms, path=p.health.path, timeout_ms=p.health.timeout_ms
+                ),
+                lifecycle=pb.ProviderLifecycleConfig(managed=p.lifecycle.managed),
+            )
+            for p in payload.providers
+        ],
+        runtime=pb.NodeRuntimeConfig(concurrency=payload.concurrency),
+    )
+
+
+def _payload(made: pb.NodeConfigPayload) -> m.NodePayload:
+    return m.NodePayload(
+        revision=made.revision,
+        adapters=tuple(_adapter(adapter) for adapter in made.adapters),
+        providers=tuple(
+            m.ProviderConfig(
+                id=p.id,
+                adapter=p.adapter,
+                provider=p.provider,
+                models=tuple(p.models),
+                health=m.HealthCheck(p.health.interval_ms, p.health.path, p.health.timeout_ms),
+                lifecycle=m.Lifecycle(p.lifecycle.managed),
+            )
+            for p in made.providers
+        ),
+        concurrency=made.runtime.concurrency,
+    )
+
+
+# ---- reports of the queries -------------------------------------------------------------------------------------
+
+
+def _report_to_pb(response: m.NodeCommandResponse) -> pb.NodeCommandResponse:
+    made = pb.NodeCommandResponse(
+        request_id=response.request_id, error=clean_text(response.error), truncated=response.truncated
+    )
+    for word, report in response.report.items():
+        field = made.DESCRIPTOR.fields_by_name[word]
+        getattr(made, word).CopyFrom(getattr(pb, field.message_type.name)(**report))
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """A report's message as dictionaries and lists, defaults included."""
+    if not hasattr(value, "DESCRIPTOR"):
+        return value
+    fields = value.DESCRIPTOR.fields
+    return {f.name: [_plain(v) for v in got] if f.is_repeated else _plain(got) for f in fields for got in [getattr(value, f.name)]}
+
+
+def _report(made: pb.NodeCommandResponse) -> m.NodeCommandResponse:
+    word = made.WhichOneof("report")
+    report = {} if word is None else {word: _plain(getattr(made, word))}
+    return m.NodeCommandResponse(made.request_id, made.error, made.truncated, report)
+
+
+# ---- the tables -------------------------------------------------------------------------------------------------
+
+
+def _enum(enum: Any, value: int, what: str) -> str:
+    if value == 0 or value not in enum.values():
+        raise Malformed(f"{what} means nothing")
+    return str(enum.Name(value))
+
+
+_ENCODE: Final[Mapping[type, tuple[str, Callable[[Any], Any]]]] = {
+    m.RunRequest: ("run_request", _run_request_to_pb),
+    m.RunInput: ("run_input", lambda v: pb.RunInput(run_id=v.run_id, data=v.data)),
+    m.RunWindow: ("run_window", lambda v: pb.RunWindow(run_id=v.run_id, add_bytes=v.add_bytes)),
+    m.CancelRequest: (
+        "cancel_request",
+        lambda v: pb.CancelRequest(
+            request_id=v.request_id, action=v.action.value, run_id=v.run_id, adapter=v.adapter, session_id=v.session_id
+        ),
+    ),
+    m.CancelResponse: (
+        "cancel_response",
+        lambda v: pb.CancelResponse(request_id=v.request_id, found=v.found, message=clean_text(v.message)),
+    ),
+    m.NodeCommandRequest: (
+        "node_command_request",
+        lambda v: pb.NodeCommandRequest(request_id=v.request_id, type=v.type),
+    ),
+    m.NodeCommandResponse: ("node_command_response", _report_to_pb),
+    m.NodeConfigRefreshRequest: (
+        "node_config_refresh_request",
+        lambda v: pb.NodeConfigRefreshRequest(request_id=v.request_id, payload=payload_to_pb(v.payload)),
+    ),
+    m.NodeConfigRefreshResponse: (
+        "node_config_refresh_response",
+        lambda v: pb.NodeConfigRefreshResponse(
+            request_id=v.request_id,
+            revision=v.revision,
+            status=v.status.value,
+            message=clean_text(v.message),
+            changed_adapters=v.changed_adapters,
+            failed_adapters=v.failed_adapters,
+        ),
+    ),
+    m.RegisterRequest: (
+        "register_request",
+        lambda v: pb.RegisterRequest(
+            token=v.token,
+            protocol_version=v.protocol_version,
+            agent_version=v.agent_version,
+            instance_id=v.instance_id,
+            hostname=v.hostname,
+            platform=v.platform,
+            adapter_types=v.adapter_types,
+        ),
+    ),
+    m.RegisterResponse: (
+        "register_response",
+        lambda v: pb.RegisterResponse(
+            accepted=v.accepted,
+            reason=v.reason,
+            message=v.message,
+            node_id=v.node_id,
+            alias=v.alias,
+            heartbeat_ms=v.heartbeat_ms,
+            max_frame_bytes=v.max_frame_bytes,
+            config=payload_to_pb(v.config),
+        ),
+    ),
+    m.ProviderStatus: (
+        "provider_status",
+        lambda v: pb.ProviderStatus(
+            provider_id=v.provider_id, health=v.health, message=clean_text(v.message), models=v.models
+        ),
+    ),
+    m.NodeDraining: ("node_draining", lambda v: pb.NodeDraining()),
+    m.Ping: ("ping", lambda v: pb.Ping(nonce=v.nonce)),
+    m.Pong: ("pong", lambda v: pb.Pong(nonce=v.nonce)),
+}
+
+_DECODE: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "run_request": _run_request,
+    "run_input": lambda v: m.RunInput(v.run_id, v.data),
+    "run_window": lambda v: m.RunWindow(v.run_id, v.add_bytes),
+    "cancel_request": lambda v: m.CancelRequest(
+        v.request_id,
+        m.CancelAction(_enum(pb.CancelRequest.Action, v.action, "a cancel's action")),
+        v.run_id,
+        v.adapter,
+        v.session_id,
+    ),
+    "cancel_response": lambda v: m.CancelResponse(v.request_id, v.found, v.message),
+    "node_command_request": lambda v: m.NodeCommandRequest(
+        v.request_id, pb.NodeCommandRequest.Type.Name(v.type) if v.type in pb.NodeCommandRequest.Type.values() else ""
+    ),
+    "node_command_response": _report,
+    "node_config_refresh_request": lambda v: m.NodeConfigRefreshRequest(v.request_id, _payload(v.payload)),
+    "node_config_refresh_response": lambda v: m.NodeConfigRefreshResponse(
+        v.request_id,
+        v.revision,
+        m.RefreshStatus(_enum(pb.NodeConfigRefreshResponse.Status, v.status, "a refresh's status")),
+        v.message,
+        tuple(v.changed_adapters),
+        tuple(v.failed_adapters),
+    ),
+    "register_request": lambda v: m.RegisterRequest(
+        v.token,
+        v.protocol_version,
+        v.agent_version,
+        v.instance_id,
+        v.hostname,
+        v.platform,
+        tuple(v.adapter_types),
+    ),
+    "register_response": lambda v: m.RegisterResponse(
+        v.accepted, v.reason, v.message, v.node_id, v.alias, v.heartbeat_ms, v.max_frame_bytes, _payload(v.config)
+    ),
+    "provider_status": lambda v: m.ProviderStatus(v.provider_id, v.health, v.message, tuple(v.models)),
+    "node_draining": lambda v: m.NodeDraining(),
+    "ping": lambda v: m.Ping(v.nonce),
+    "pong": lambda v: m.Pong(v.nonce),
+}
+
+KINDS: Final[Mapping[type, str]] = {made: kind for made, (kind, _) in _ENCODE.items()}
+
+
+def encode(value: Any) -> bytes:
+    """Return the bytes of the Envelope that carries ``value``."""
+    kind, to_pb = _ENCODE[type(value)]
+    return pb.Envelope(**{kind: to_pb(value)}).SerializeToString()
+
+
+def decode(kind: str, envelope: pb.Envelope) -> Any:
+    """Return the value in an Envelope of that ``kind``: for ``run_request`` the request and its whole input's size.
+
+    :raises Malformed: when it holds a value that means nothing.
+    """
+    try:
+        return _DECODE[kind](getattr(envelope, kind))
+    except ValueError as error:
+        raise Malformed(f"{kind} holds a value that means nothing") from error

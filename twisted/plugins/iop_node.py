@@ -1,0 +1,5 @@
+"""``twistd iop-node``."""
+
+from twisted.application.service import ServiceMaker
+
+node = ServiceMaker("IOP node", "iop.node.tap", "Runs what an edge asks on the backends of this machine.", "iop-node")
