@@ -15,13 +15,31 @@ from typing import Any, Final, NamedTuple
 from iop.errors import Failure
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+_PLAIN_NAME: Final = re.compile(r'[ \t\n\r]*"([A-Za-z0-9_.-]*)"[ \t\n\r]*:[ \t\n\r]*')
+_COLON: Final = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
+_SIGN: Final = re.compile(r"[ \t\n\r]*([,}])")
 
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-_SCAN: Final = json.JSONDecoder(parse_constant=_no_constant).scan_once
+_SCAN: Final[Any] = json.JSONDecoder(parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
+
+
+def _name(text: str, at: int) -> tuple[str, int]:
+    """Return the member name that begins at or after ``at``, and where its value begins."""
+    plain = _PLAIN_NAME.match(text, at)
+    if plain is not None:
+        return plain[1], plain.end()
+    at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    if text[at : at + 1] != '"':
+        raise json.JSONDecodeError("", text, at)
+    name, at = scanstring(text, at + 1, True)
+    colon = _COLON.match(text, at)
+    if colon is None:
+        raise json.JSONDecodeError("", text, at)
+    return name, colon.end()
 
 
 class Member(NamedTuple):
@@ -76,13 +94,7 @@ class Document:
         if text[at : at + 1] == "}":
             return cls._closed(text, members, at)
         while True:
-            if text[at : at + 1] != '"':
-                raise json.JSONDecodeError("", text, at)
-            name, at = scanstring(text, at + 1, True)
-            at = skip(text, at).end()  # type: ignore[union-attr]
-            if text[at : at + 1] != ":":
-                raise json.JSONDecodeError("", text, at)
-            start = skip(text, at + 1).end()  # type: ignore[union-attr]
+            name, start = _name(text, at)
             try:
                 value, end = _SCAN(text, start)
             except StopIteration as stop:
@@ -90,13 +102,12 @@ class Document:
             if name in members:
                 raise Failure("invalid_value", "a top-level member is given twice", param=name[:64])
             members[name] = Member(value, start, end)
-            at = skip(text, end).end()  # type: ignore[union-attr]
-            sign = text[at : at + 1]
-            if sign == "}":
-                return cls._closed(text, members, at)
-            if sign != ",":
-                raise json.JSONDecodeError("", text, at)
-            at = skip(text, at + 1).end()  # type: ignore[union-attr]
+            sign = _SIGN.match(text, end)
+            if sign is None:
+                raise json.JSONDecodeError("", text, end)
+            at = sign.end()
+            if sign[1] == "}":
+                return cls._closed(text, members, at - 1)
 
     @classmethod
     def _closed(cls, text: str, members: dict[str, Member], at: int) -> Document:

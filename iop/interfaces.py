@@ -67,6 +67,12 @@ class ISink(Interface):
     def attach(source):  # type: ignore[no-untyped-def]
         """Name what is to pause: an object with ``pause()`` and ``resume()``, called as credit goes and comes."""
 
+    def cork():  # type: ignore[no-untyped-def]
+        """What is said until ``uncork()`` may travel together: for what is said in one go. Optional."""
+
+    def uncork():  # type: ignore[no-untyped-def]
+        """The end of it; always called in the same turn of the reactor."""
+
     def start(http=None, metadata=None):  # type: ignore[no-untyped-def]
         """The answer begins; ``http`` (:class:`iop.model.HttpResponseHead`) says that bytes follow."""
 

@@ -55,8 +55,7 @@ class Thinking(NamedTuple):
     budget: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(NamedTuple):
     """One execution, as the edge asks a node for it.
 
     :ivar input: bytes that the adapter interprets.
@@ -70,15 +69,18 @@ class RunRequest:
     target: str
     provider_id: str = ""
     mode: Mode = Mode.PASSTHROUGH
-    input: bytes = field(default=b"", repr=False)
+    input: bytes = b""
     http: HttpRequestHead | None = None
-    secret_headers: Headers = field(default=(), repr=False)
+    secret_headers: Headers = ()
     thinking: Thinking = Thinking()
-    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metadata: Mapping[str, str] = {}
     deadline_ms: int = 0
     window_bytes: int = 1 << 20
     workspace: str = ""
     session_id: str = ""
+
+    def __repr__(self) -> str:
+        return f"RunRequest({self.run_id!r}, adapter={self.adapter!r}, target={self.target!r})"
 
 
 # ---- what a run says: START DELTA* (COMPLETE | ERROR | CANCELLED). Tuples, because a DELTA is made per block. ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -41,6 +42,20 @@ def stop_on_signals(reactor: Any, hurry: Callable[[], None]) -> None:
         reactor.addSystemEventTrigger("after", "startup", install)
 
 
+def settle(reactor: Any) -> None:
+    """Tell the garbage collector that what is loaded now stays: less to look at while serving.
+
+    Requests leave no reference cycles behind, so collections can be rare.
+    """
+
+    def freeze() -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+
+    reactor.callWhenRunning(freeze)
+
+
 def fatal(error: BaseException) -> None:
     """A service could not start: say why in a sentence, stop, and exit with status 1."""
     from twisted.internet import reactor
@@ -51,5 +66,5 @@ def fatal(error: BaseException) -> None:
     else:
         _log.failure("could not start", failure=None)
     atexit.register(os._exit, 1)
-    if reactor.running:  # type: ignore[attr-defined]
-        reactor.stop()  # type: ignore[attr-defined]
+    if reactor.running:
+        reactor.stop()

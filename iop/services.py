@@ -9,6 +9,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure as TwistedFailure
 
 NEVER = float("inf")
 
@@ -130,8 +131,10 @@ class OrderedServices(Service):
     def startService(self) -> None:
         """Start the children; readiness and failure come later (:attr:`ready`, ``failed``)."""
         super().startService()
-        starting = Deferred.fromCoroutine(self._start())
-        starting.addErrback(lambda reason: self._failed(reason.value))
+        Deferred.fromCoroutine(self._start()).addErrback(self._not_started)
+
+    def _not_started(self, reason: TwistedFailure) -> None:
+        self._failed(reason.value)
 
     async def _start(self) -> None:
         try:

@@ -14,7 +14,13 @@ from twisted.internet import tcp, unix
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import clientFromString, serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory, IPushProducer, IStreamClientEndpoint, ITransport
+from twisted.internet.interfaces import (
+    IListeningPort,
+    IProtocolFactory,
+    IPushProducer,
+    IStreamClientEndpoint,
+    ITransport,
+)
 from zope.interface import implementer
 
 from iop.errors import Failure
@@ -49,9 +55,10 @@ def dialler(reactor: Any, description: str) -> IStreamClientEndpoint:
     if description.startswith("ssl:"):
         raise Failure("invalid_value", "ssl: endpoints verify nothing; use tls:HOST:PORT")
     try:
-        return clientFromString(reactor, description)
+        endpoint: IStreamClientEndpoint = clientFromString(reactor, description)
     except Exception as error:
         raise Failure("invalid_value", f"not a client endpoint: {error}") from error
+    return endpoint
 
 
 def prepare(transport: ITransport) -> None:
@@ -62,6 +69,13 @@ def prepare(transport: ITransport) -> None:
             set_no_delay(True)
         except (OSError, AttributeError):  # gone already, or no TCP underneath a TLS layer
             pass
+
+
+def unwrap(protocol: Any) -> None:
+    """Let a plain socket talk to its protocol directly: endpoints leave a wrapper in between, a call per read."""
+    transport = protocol.transport
+    if isinstance(transport, _PLAIN):
+        transport.protocol = protocol
 
 
 def send_now(transport: Any, data: bytes) -> bool:

@@ -6,6 +6,7 @@ Exit status: 0 fine, 1 trouble reaching the edge, 2 usage, 3 restart required, 4
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -30,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and not options.takes_rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         command: Command = options.command
         status = command(options)
@@ -108,8 +112,9 @@ def print_schema(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """``run``: become ``twistd -n iop-edge …``, the edge in the foreground."""
-    start = "from twisted.scripts.twistd import run; run()"
-    os.execv(sys.executable, [sys.executable, "-c", start, "--nodaemon", "iop-edge", *options.rest])
+    start = "import sys; sys.argv[0] = 'iop-edge run'; from twisted.scripts.twistd import run; run()"
+    # -P: what lies in the working directory is not imported.
+    os.execv(sys.executable, [sys.executable, "-P", "-c", start, "--nodaemon", "iop-edge", *options.rest])
 
 
 def _print_check(form: str, errors: Sequence[Problem], warnings: Sequence[Problem]) -> None:
@@ -129,10 +134,9 @@ def _print_check(form: str, errors: Sequence[Problem], warnings: Sequence[Proble
 
 
 def _summary(errors: int, warnings: int) -> str:
-    counted = [
-        f"{count} {word}{'' if count == 1 else 's'}" for count, word in ((errors, "error"), (warnings, "warning"))
-    ]
-    return f"refused: {', '.join(counted)}" if errors else f"valid: {counted[1]}" if warnings else "valid"
+    counts = [(errors, "error"), (warnings, "warning")]
+    words = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
+    return ("refused" if errors else "valid") + (f": {words}" if words else "")
 
 
 _COLOURS: Final = {"error": "31", "warning": "33"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -248,6 +249,10 @@ class Runs:
         return self.pool.ready or any(entry.usable for entry in self.nodes.entries.values() if self._routes)
 
 
+_process = secrets.token_hex(6)
+_numbers = count(1)
+
+
 def new_id(kind: str) -> str:
-    """Return an id that no other process makes."""
-    return f"{kind}-{secrets.token_hex(12)}"
+    """Return an id that no other process makes: random per process, then counted."""
+    return f"{kind}-{_process}{next(_numbers):08x}"

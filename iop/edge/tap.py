@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted.application.service import Service
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 from twisted.python import usage
@@ -18,9 +19,9 @@ from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
 from iop.edge.runs import Runs
 from iop.edge.surfaces.openai.surface import OpenAISurface
-from iop.http.server import Limits, Server
 from iop.errors import Failure
-from iop.process import fatal, stop_on_signals
+from iop.http.server import Limits, Server
+from iop.process import fatal, settle, stop_on_signals
 from iop.services import Drain, OrderedServices
 from iop.sockets import listen
 
@@ -38,15 +39,15 @@ class NodeListener(Service):
         self._reactor = reactor
         self.port: IListeningPort | None = None
 
-    async def startService(self) -> None:  # type: ignore[override]
+    async def startService(self) -> None:
         super().startService()
         self.port = await listen(self._reactor, self._endpoint, self._nodes.factory())
         self.log.info("nodes connect to {where}", where=self._endpoint)
 
-    async def stopService(self) -> None:  # type: ignore[override]
+    async def stopService(self) -> None:
         super().stopService()
         if self.port is not None:
-            await self.port.stopListening()
+            await maybeDeferred(self.port.stopListening)
         self._nodes.close()
 
 
@@ -64,16 +65,16 @@ class OpenAIListener(Service):
         self._reactor = reactor
         self.port: IListeningPort | None = None
 
-    async def startService(self) -> None:  # type: ignore[override]
+    async def startService(self) -> None:
         super().startService()
         self.port = await listen(self._reactor, self._endpoint, self._server)
         self.log.info("the OpenAI surface is at {where}", where=self._endpoint)
 
-    async def stopService(self) -> None:  # type: ignore[override]
+    async def stopService(self) -> None:
         super().stopService()
         self._runs.draining = True
         if self.port is not None:
-            await self.port.stopListening()
+            await maybeDeferred(self.port.stopListening)
         self._server.close_idle()
         await self._drain.wait(lambda: not self._server.connections, self._drain_ms / 1000)
         for run in list(self._runs.active):
@@ -99,9 +100,7 @@ class Edge(OrderedServices):
         children: list[Service] = [self.node_listener]
         self.openai: OpenAIListener | None = None
         if settings.openai is not None:
-            limits = Limits(
-                body=settings.openai.max_body_bytes, stall_timeout=settings.openai.stall_timeout_ms / 1000
-            )
+            limits = Limits(body=settings.openai.max_body_bytes, stall_timeout=settings.openai.stall_timeout_ms / 1000)
             server = Server(OpenAISurface(settings, self.runs, reactor), reactor, limits)
             self.openai = OpenAIListener(
                 settings.openai.listen, server, self.runs, self.drain, settings.drain_timeout_ms, reactor
@@ -148,5 +147,5 @@ def makeService(options: Options) -> Edge:
 
     edge = Edge(options["settings"], reactor)
     stop_on_signals(reactor, edge.drain.hurry)
+    settle(reactor)
     return edge
-

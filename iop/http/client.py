@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httptools
 from OpenSSL import SSL
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.error import ConnectError, ConnectionDone, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
@@ -27,7 +28,7 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from iop.errors import Failure
 from iop.services import NEVER, Sweep
-from iop.sockets import prepare, send_now
+from iop.sockets import prepare, send_now, unwrap
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -89,12 +90,20 @@ class Answer(Protocol):
 class Call:
     """One request under way: what its maker may still do with it."""
 
-    __slots__ = ("_client", "_connecting", "answer", "connection", "deadline_total", "data", "origin", "paused", "timers")
+    __slots__ = (
+        "_client",
+        "answer",
+        "connecting",
+        "connection",
+        "data",
+        "deadline_total",
+        "paused",
+        "timers",
+    )
 
-    def __init__(self, client: Client, origin: Origin, data: bytes, answer: Answer, timers: Timers) -> None:
+    def __init__(self, client: Client, data: bytes, answer: Answer, timers: Timers) -> None:
         self._client = client
-        self._connecting: Deferred[Any] | None = None
-        self.origin = origin
+        self.connecting: Deferred[Any] | None = None
         self.data = data
         self.answer: Answer | None = answer
         self.timers = timers
@@ -117,8 +126,8 @@ class Call:
     def cancel(self) -> None:
         """Nobody wants the answer any more: close the connection at once."""
         self.answer = None
-        if self._connecting is not None:
-            self._connecting.cancel()
+        if self.connecting is not None:
+            self.connecting.cancel()
         if self.connection is not None:
             self.connection.drop()
 
@@ -132,9 +141,8 @@ class Call:
 class Connection(TwistedProtocol):
     """One connection to an origin: idle in the pool, or busy with one call."""
 
-    def __init__(self, client: Client, origin: Origin) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self.origin = origin
         self.call: Call | None = None
         self.deadline = NEVER
         self.reused = False
@@ -153,7 +161,6 @@ class Connection(TwistedProtocol):
         self._headers = []
         self._inflate = None
         self._answering = self._ended = self._keep = self._until_close = False
-        self._client.sweep.add(self)
         self._wait(call.timers.first_byte)
         send_now(self.transport, call.data)
         if call.paused:
@@ -178,7 +185,7 @@ class Connection(TwistedProtocol):
     def drop(self) -> None:
         """Close at once, without a word to anybody."""
         self.call = None
-        self._client.sweep.discard(self)
+        self.deadline = NEVER
         if not self.lost:
             self.lost = True
             self.transport.abortConnection()  # type: ignore[union-attr]
@@ -231,6 +238,14 @@ class Connection(TwistedProtocol):
 
     # ---- the body, as far as it may flow ------------------------------------------------------------------------
 
+    def _take(self, call: Call, data: bytes) -> None:
+        """Take what a read brought of the body: straight on, nearly always."""
+        self._blocks = []
+        if self._inflate is None and not self._held and not self._paused and call.answer is not None:
+            call.answer.block(data)
+        else:
+            self._held.append(data)
+
     def _deliver(self) -> None:
         """Hand over what has come, unless paused; then the end, if it has come too."""
         call = self.call
@@ -258,8 +273,6 @@ class Connection(TwistedProtocol):
             self._break(Failure("upstream_error", "the backend's compressed answer is cut short"))
             return
         self.call, call.connection = None, None
-        self._client.sweep.discard(self)
-        self.deadline = NEVER
         answer, call.answer = call.answer, None
         self._client.free(self, keep=self._keep and not self.lost)
         if answer is not None:
@@ -275,6 +288,7 @@ class Connection(TwistedProtocol):
 
     def connectionMade(self) -> None:
         prepare(self.transport)  # type: ignore[arg-type]
+        unwrap(self)
 
     def dataReceived(self, data: bytes) -> None:
         call = self.call
@@ -292,15 +306,15 @@ class Connection(TwistedProtocol):
                 self._break(Failure("upstream_error", "the backend's answer is not well-formed HTTP"))
                 return
             self._keep = False  # bytes after the end
-        if self._blocks:
-            self._held.append(self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks))
-            self._blocks = []
         if self.call is None:
             return
-        if not self._paused:
-            self._wait(call.timers.gap if self._answering else call.timers.first_byte)
         try:
-            self._deliver()
+            if self._blocks:
+                self._take(call, self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks))
+            if self._ended or self._held:
+                self._deliver()
+            elif not self._paused:
+                self._wait(call.timers.gap if self._answering else call.timers.first_byte)
         except Failure as failure:
             self._break(failure)
 
@@ -318,10 +332,9 @@ class Connection(TwistedProtocol):
             self._keep = False
             return  # whole, but paused: the end comes with resume()
         untouched = not self._answering and not self._headers
-        self._client.sweep.discard(self)
         self.call, call.connection = None, None
         if self.reused and untouched and call.answer is not None:
-            self._client.again(call)
+            self._client.dial(call)  # the one repetition of a call that met a stale connection
             return
         call.fail(
             Failure(
@@ -334,33 +347,40 @@ class Connection(TwistedProtocol):
 
 
 class Client:
-    """Makes calls, over connections kept for a while.
+    """Makes calls to one origin, over connections kept for a while.
 
     :param reactor: dials, and is the clock of every timer.
-    :param max_connections: at most so many to one origin; calls beyond that wait their turn.
-    :param max_idle: at most so many idle ones to one origin.
+    :param max_connections: at most so many at a time; calls beyond that wait their turn.
+    :param max_idle: at most so many idle ones.
     :param idle_timeout: how long an idle one is kept, in seconds: below the 5 s of common backends.
     """
 
     def __init__(
-        self, reactor: Any, *, max_connections: int = 1024, max_idle: int = 256, idle_timeout: float = 4.0
+        self,
+        reactor: Any,
+        origin: Origin,
+        *,
+        max_connections: int = 1024,
+        max_idle: int = 256,
+        idle_timeout: float = 4.0,
     ) -> None:
         self._reactor = reactor
         self.clock = reactor
         self.sweep = Sweep(reactor)
+        self.idle_timeout = idle_timeout
+        self._origin = origin
+        self._host = b" HTTP/1.1\r\nhost: " + origin.authority + b"\r\n"
         self._max_connections = max_connections
         self._max_idle = max_idle
-        self._idle_timeout = idle_timeout
-        self._idle: dict[Origin, deque[Connection]] = {}
-        self._count: dict[Origin, int] = {}
-        self._waiting: dict[Origin, deque[Call]] = {}
-        self._endpoints: dict[Origin, IStreamClientEndpoint] = {}
+        self._idle: deque[Connection] = deque()
+        self._count = 0
+        self._waiting: deque[Call] = deque()
+        self._endpoint: IStreamClientEndpoint | None = None
         self._open: set[Connection] = set()
 
     def request(
         self,
         method: str,
-        origin: Origin,
         target: str,
         headers: RawHeaders,
         body: bytes,
@@ -368,15 +388,14 @@ class Client:
         timers: Timers = Timers(),
     ) -> Call:
         """Ask; ``headers`` without Host and framing. The answer may fail before this returns."""
-        lines = [f"{method} {target} HTTP/1.1\r\n".encode("ascii"), b"host: ", origin.authority, b"\r\n"]
-        for name, value in headers:
-            lines += [name, b": ", value, b"\r\n"]
+        lines = [f"{method} {target}".encode("ascii"), self._host]
+        lines += [b"%b: %b\r\n" % header for header in headers]
         if body or method not in ("GET", "HEAD"):
             lines.append(b"content-length: %d\r\n\r\n" % len(body))
         else:
             lines.append(b"\r\n")
         lines.append(body)
-        call = Call(self, origin, b"".join(lines), answer, timers)
+        call = Call(self, b"".join(lines), answer, timers)
         self._place(call)
         return call
 
@@ -391,44 +410,39 @@ class Client:
     # ---- connections --------------------------------------------------------------------------------------------
 
     def _place(self, call: Call) -> None:
-        idle = self._idle.get(call.origin)
-        while idle:
-            connection = idle.pop()
-            self.sweep.discard(connection)
+        while self._idle:
+            connection = self._idle.pop()
             if not connection.lost:
                 connection.reused = True
                 connection.begin(call)
                 return
-        if self._count.get(call.origin, 0) < self._max_connections:
-            self._dial(call)
+        if self._count < self._max_connections:
+            self.dial(call)
         else:
-            self._waiting.setdefault(call.origin, deque()).append(call)
+            self._waiting.append(call)
 
-    def again(self, call: Call) -> None:
-        """The one repetition of a call that met a stale connection: on a fresh one."""
-        self._dial(call)
-
-    def _dial(self, call: Call) -> None:
-        origin = call.origin
-        self._count[origin] = self._count.get(origin, 0) + 1
+    def dial(self, call: Call) -> None:
+        """Take a call to a fresh connection."""
+        self._count += 1
         try:
-            endpoint = self._endpoint(origin)
+            endpoint = self._endpoint = self._endpoint or self._make_endpoint()
         except (OSError, ValueError, SSL.Error):
-            self._uncount(origin)
+            self._uncount()
             call.fail(Failure("upstream_connect", "the backend's trust file cannot be used"))
             return
-        factory = Factory.forProtocol(lambda: Connection(self, origin))
+        factory = Factory.forProtocol(lambda: Connection(self))
         factory.noisy = False
         connecting = endpoint.connect(factory)
         if call.timers.connect:
             connecting.addTimeout(call.timers.connect, self._reactor)
-        call._connecting = connecting
+        call.connecting = connecting
         connecting.addCallbacks(self._dialled, self._undialled, (call,), errbackArgs=(call,))
 
     def _dialled(self, protocol: Any, call: Call) -> None:
-        call._connecting = None
+        call.connecting = None
         connection: Connection = protocol
         self._open.add(connection)
+        self.sweep.add(connection)
         if call.answer is None:
             self.free(connection, keep=True)
         elif connection.lost:
@@ -437,11 +451,11 @@ class Client:
             connection.begin(call)
 
     def _undialled(self, reason: TwistedFailure, call: Call) -> None:
-        call._connecting = None
-        self._uncount(call.origin)
+        call.connecting = None
+        self._uncount()
         if call.answer is None:
             return
-        if reason.check(ConnectTimeout, CancelledError):
+        if reason.check(ConnectTimeout, CancelledError, DeferredTimeout):
             call.fail(Failure("upstream_connect", "the backend did not take the connection in time", http_status=504))
         elif reason.check(SSL.Error):
             call.fail(Failure("upstream_connect", "the backend's TLS certificate was refused"))
@@ -452,50 +466,42 @@ class Client:
         else:
             call.fail(Failure("upstream_connect", "the backend could not be reached"))
 
-    def _endpoint(self, origin: Origin) -> IStreamClientEndpoint:
-        endpoint = self._endpoints.get(origin)
-        if endpoint is None:
-            endpoint = HostnameEndpoint(self._reactor, origin.host, origin.port, timeout=None)
-            if origin.scheme == "https":
-                trust = None
-                if origin.ca_file:
-                    with open(origin.ca_file, "rb") as file:
-                        trust = trustRootFromCertificates(_certificates(file.read()))
-                endpoint = wrapClientTLS(optionsForClientTLS(origin.host, trustRoot=trust), endpoint)
-            self._endpoints[origin] = endpoint
-        return endpoint
+    def _make_endpoint(self) -> IStreamClientEndpoint:
+        origin = self._origin
+        plain = HostnameEndpoint(self._reactor, origin.host, origin.port, timeout=0)
+        if origin.scheme != "https":
+            return plain
+        trust = None
+        if origin.ca_file:
+            with open(origin.ca_file, "rb") as file:
+                trust = trustRootFromCertificates(_certificates(file.read()))
+        secured: IStreamClientEndpoint = wrapClientTLS(optionsForClientTLS(origin.host, trustRoot=trust), plain)
+        return secured
 
     def free(self, connection: Connection, *, keep: bool) -> None:
         """A call has ended on a connection."""
-        origin = connection.origin
-        idle = self._idle.setdefault(origin, deque())
-        waiting = self._waiting.get(origin)
-        if not keep:
-            connection.transport.loseConnection()  # type: ignore[union-attr]
-        elif waiting and (call := _next_wanted(waiting)) is not None:
+        if keep and self._waiting and (call := _next_wanted(self._waiting)) is not None:
             connection.reused = True
             connection.begin(call)
-        elif len(idle) < self._max_idle:
-            connection.deadline = self.clock.seconds() + self._idle_timeout
-            self.sweep.add(connection)
-            idle.append(connection)
+        elif keep and len(self._idle) < self._max_idle:
+            connection.deadline = self.clock.seconds() + self.idle_timeout
+            self._idle.append(connection)
         else:
             connection.transport.loseConnection()  # type: ignore[union-attr]
 
     def gone(self, connection: Connection) -> None:
         """A connection is lost."""
-        self._open.discard(connection)
-        self.sweep.discard(connection)
-        idle = self._idle.get(connection.origin)
-        if idle and connection in idle:
-            idle.remove(connection)
-        self._uncount(connection.origin)
+        if connection in self._open:
+            self._open.discard(connection)
+            self.sweep.discard(connection)
+            if connection in self._idle:
+                self._idle.remove(connection)
+        self._uncount()
 
-    def _uncount(self, origin: Origin) -> None:
-        self._count[origin] -= 1
-        waiting = self._waiting.get(origin)
-        if waiting and (call := _next_wanted(waiting)) is not None:
-            self._dial(call)
+    def _uncount(self) -> None:
+        self._count -= 1
+        if self._waiting and (call := _next_wanted(self._waiting)) is not None:
+            self.dial(call)
 
 
 def _next_wanted(waiting: deque[Call]) -> Call | None:

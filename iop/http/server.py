@@ -66,7 +66,7 @@ class Exchange:
     """One request and its answer.
 
     :ivar target: as sent, path and query.
-    :ivar headers: names in lower case, in order.
+    :ivar headers: by name in lower case; ``repeated`` names those that stood more than once.
     :ivar context: the application's own.
     :ivar on_gone: called once if the client leaves, or is cut, before the answer is finished.
     :ivar on_drained: called when the client has taken everything after a :meth:`write` that returned False.
@@ -89,6 +89,7 @@ class Exchange:
         "on_drained",
         "on_gone",
         "parsed",
+        "repeated",
         "started",
         "target",
         "version",
@@ -99,7 +100,8 @@ class Exchange:
         self.method = b""
         self.target = b""
         self.version = "1.1"
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[bytes, bytes] = {}
+        self.repeated: frozenset[bytes] = frozenset()
         self._body: list[bytes] = []
         self.body_size = 0
         self.keep_alive = False
@@ -126,15 +128,8 @@ class Exchange:
         return self.target.partition(b"?")[0]
 
     def header(self, name: bytes) -> bytes | None:
-        """Return the first value of a header, given in lower case."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
-
-    def values(self, name: bytes) -> list[bytes]:
-        """Return every value of a header, given in lower case."""
-        return [value for key, value in self.headers if key == name]
+        """Return a header, given in lower case; one that stands more than once is joined by commas."""
+        return self.headers.get(name)
 
     def took(self, data: bytes) -> None:
         """Take a piece of the body."""
@@ -238,17 +233,18 @@ class Connection(TwistedProtocol):
         self._head_size = 0
 
     def on_url(self, url: bytes) -> None:
-        assert self._parsing is not None
-        self._parsing.target += url
-        self._count_head(len(url))
+        self._parsing.target += url  # type: ignore[union-attr]
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        exchange = self._parsing
-        assert exchange is not None
+        exchange: Exchange = self._parsing  # type: ignore[assignment]
         if exchange.parsed:
             return  # a trailer
-        exchange.headers.append((name.lower(), value))
-        self._count_head(len(name) + len(value) + 4)
+        name = name.lower()
+        headers = exchange.headers
+        if name in headers:
+            exchange.repeated |= {name}
+            value = headers[name] + b", " + value
+        headers[name] = value
 
     def on_headers_complete(self) -> None:
         exchange = self._parsing
@@ -256,6 +252,8 @@ class Connection(TwistedProtocol):
         exchange.method = self._parser.get_method()
         exchange.version = self._parser.get_http_version()
         _check_head(exchange)
+        if self._head_size:  # it came in pieces
+            self._count_head(exchange)
         exchange.parsed = True
         self._queue.append(exchange)
         if len(self._queue) > self._limits.pipelined:
@@ -279,9 +277,9 @@ class Connection(TwistedProtocol):
         exchange.complete = True
         self._parsing = None
 
-    def _count_head(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > self._limits.head:
+    def _count_head(self, exchange: Exchange) -> None:
+        size = len(exchange.target) + sum(len(name) + len(value) + 4 for name, value in exchange.headers.items())
+        if size > self._limits.head:
             raise Failure("head_too_large", f"the request head is larger than {self._limits.head} bytes")
 
     # ---- turn by turn -------------------------------------------------------------------------------------------
@@ -503,13 +501,13 @@ def _check_head(exchange: Exchange) -> None:
     """Refuse what llhttp lets pass and RFC 9112 does not; :raises Failure:."""
     if exchange.version not in ("1.0", "1.1"):
         raise Failure("version_not_supported", "only HTTP/1.0 and HTTP/1.1 are spoken here")
-    hosts = exchange.values(b"host")
-    if len(hosts) > 1 or (not hosts and exchange.version == "1.1"):
+    headers = exchange.headers
+    if b"host" in exchange.repeated or (b"host" not in headers and exchange.version == "1.1"):
         raise Failure("invalid_request", "exactly one Host header is needed")
-    coding = exchange.values(b"transfer-encoding")
-    if coding and (coding != [b"chunked"] and b",".join(coding).lower().strip() != b"chunked"):
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None and coding.strip().lower() != b"chunked":
         raise Failure("invalid_request", "the only transfer coding understood is chunked")
-    expect = exchange.header(b"expect")
+    expect = headers.get(b"expect")
     if expect is not None and expect.lower() != b"100-continue":
         raise Failure("expectation_failed", "the only expectation understood is 100-continue")
 
@@ -532,7 +530,7 @@ class Server(Factory):
         self._date = b""
         self._dated = -1
 
-    def buildProtocol(self, addr: Any) -> Connection:
+    def buildProtocol(self, addr: Any) -> Connection:  # type: ignore[override]
         return Connection(self)
 
     def opened(self, connection: Connection) -> None:

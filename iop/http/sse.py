@@ -27,12 +27,10 @@ def comment(text: str) -> bytes:
 
 def whole(data: bytes) -> int:
     """Return how many leading bytes of ``data`` are whole blocks."""
-    if data.endswith(b"\n\n") or data.endswith(b"\r\n\r\n"):
+    if data.endswith((b"\n\n", b"\r\n\r\n")):
         return len(data)
-    end = max(data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0, data.rfind(b"\r\n\r\n") + 4 if b"\r\n\r\n" in data else 0)
-    if end == 0 and b"\r\r" in data:
-        end = data.rfind(b"\r\r") + 2
-    return end
+    ends = [data.rfind(blank) + len(blank) for blank in (b"\n\n", b"\r\n\r\n", b"\r\r") if blank in data]
+    return max(ends, default=0)
 
 
 def blocks(data: bytes) -> list[bytes]:
@@ -48,9 +46,5 @@ def blocks(data: bytes) -> list[bytes]:
 
 def data_of(block: bytes) -> bytes | None:
     """Return a block's data, its ``data`` lines joined; None for one that dispatches nothing."""
-    lines = []
-    for line in _LINE.split(block):
-        if line.startswith(b"data:"):
-            lines.append(line[6:] if line[5:6] == b" " else line[5:])
-    data = b"\n".join(lines)
-    return data or None
+    lines = [line[5:].removeprefix(b" ") for line in _LINE.split(block) if line.startswith(b"data:")]
+    return b"\n".join(lines) or None

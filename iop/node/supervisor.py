@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
@@ -18,7 +17,7 @@ from iop.errors import Failure
 from iop.interfaces import ISink
 from iop.node.adapters import Run
 from iop.node.adapterset import AdapterSet
-from iop.wire.frames import parts, text_parts
+from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
 
 
@@ -34,6 +33,10 @@ class EventWriter(Protocol):
     """Where events go: the link."""
 
     def send_event(self, run_id: str, seq: int, event: m.RunEvent) -> bool: ...
+
+    def cork(self) -> None: ...
+
+    def uncork(self) -> None: ...
 
 
 @implementer(ISink)
@@ -71,6 +74,12 @@ class NodeRun:
         self._source_paused = False
         self._regulate()
 
+    def cork(self) -> None:
+        self._link.cork()
+
+    def uncork(self) -> None:
+        self._link.uncork()
+
     def start(self, http: m.HttpResponseHead | None = None, metadata: Mapping[str, str] | None = None) -> None:
         if self.started:
             raise RuntimeError("a run starts once")
@@ -83,6 +92,11 @@ class NodeRun:
                 return
             raise RuntimeError("a piece before the start")
         if body:
+            if len(body) <= PART and self._credit.left > 0 and not self._waiting:  # nearly always
+                self._send(m.Delta(body))
+                if self._credit.left <= 0:
+                    self._regulate()
+                return
             for part in parts(body):
                 self._put(m.Delta(part))
         for part_of_reasoning in text_parts(reasoning) if reasoning else ():
@@ -126,14 +140,16 @@ class NodeRun:
             self._send(self._waiting.popleft())
 
     def _send(self, event: m.RunEvent) -> None:
+        seq, self._seq = self._seq, self._seq + 1
+        sent = self._link.send_event(self.id, seq, event)
         if type(event) is m.Delta:
             body = event.body or (event.text + event.reasoning).encode("utf-8", "surrogatepass")
             self._credit.spend(len(body))
-        if not self._link.send_event(self.id, self._seq, event):
-            too_large = Failure("answer_too_large", "the end of the answer is larger than a frame")
-            self._link.send_event(self.id, self._seq, m.Error(too_large))
-        self._seq += 1
-        if type(event) not in (m.Delta, m.Start):
+        elif not sent:
+            too_large = Failure("answer_too_large", "what the answer says of itself is larger than a frame")
+            self._link.send_event(self.id, seq, m.Error(too_large))
+            self._done(self)
+        elif type(event) is not m.Start:
             self._done(self)
 
     def _regulate(self) -> None:
@@ -253,7 +269,7 @@ class Supervisor:
 
     def _execute(self, run: NodeRun) -> None:
         if len(run.input) > 1:
-            run.request = replace(run.request, input=b"".join(run.input))
+            run.request = run.request._replace(input=b"".join(run.input))
         run.input = []
         try:
             adapter = self._adapters.adapter(run.request.adapter)

@@ -16,7 +16,7 @@ from iop.node.adapterset import AdapterSet
 from iop.node.config import NodeSettings, read_token, roots
 from iop.node.supervisor import Supervisor
 from iop.node.uplink import Uplink
-from iop.process import fatal, stop_on_signals
+from iop.process import fatal, settle, stop_on_signals
 from iop.services import Drain, OrderedServices
 from iop.sockets import dialler
 
@@ -93,4 +93,5 @@ def makeService(options: Options) -> Node:
 
     node = Node(options["settings"], reactor)
     stop_on_signals(reactor, node.drain.hurry)
+    settle(reactor)
     return node

@@ -198,9 +198,7 @@ class Uplink(Service):
             why = result.value.message if failed and isinstance(result.value, Failure) else ""
             link.send(m.CancelResponse(request.request_id, not failed and bool(result), why))
 
-        Deferred.fromCoroutine(
-            self._supervisor.terminate_session(request.adapter, request.session_id)
-        ).addBoth(answer)
+        Deferred.fromCoroutine(self._supervisor.terminate_session(request.adapter, request.session_id)).addBoth(answer)
 
     def on_command_request(self, request: m.NodeCommandRequest) -> None:
         assert self._link is not None
@@ -228,7 +226,7 @@ class Uplink(Service):
 
     # ---- leaving ------------------------------------------------------------------------------------------------
 
-    async def stopService(self) -> None:  # type: ignore[override]
+    async def stopService(self) -> None:
         """Take no new runs, finish those there are within the drain time, leave."""
         super().stopService()
         if self._redial is not None:

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure as TwistedFailure
 from zope.interface import implementer
 
 from iop import model as m
-from iop.sockets import prepare
+from iop.sockets import prepare, send_now, unwrap
 from iop.wire import translate
 from iop.wire.calls import Calls
 from iop.wire.frames import MAX_FRAME, MAX_FRAME_UNREGISTERED
@@ -79,18 +79,15 @@ class Link(Int32StringReceiver):
         self.paused = False
         self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
         self._receiver = receiver
-        self._handlers = {
-            kind: getattr(receiver, name) for kind, name in HANDLERS[side].items() if name != "answer"
-        }
+        self._handlers = {kind: getattr(receiver, name) for kind, name in HANDLERS[side].items() if name != "answer"}
         self._on_event = self._handlers.get("run_event")
         self._clock = clock
         self._liveness = Liveness()
         self._beating: IDelayedCall | None = None
         self._nonce = 0
         self._unknown: set[str] = set()
+        self._corked: list[bytes] | None = None
         self._reason = ""
-        self._out: list[bytes] = []
-        self._flushing: IDelayedCall | None = None
 
     # ---- sending ------------------------------------------------------------------------------------------------
 
@@ -119,8 +116,22 @@ class Link(Int32StringReceiver):
             return True
         self.frames_out += 1
         self.bytes_out += size + 4
-        self.transport.write(size.to_bytes(4, "big") + envelope)  # type: ignore[union-attr]
+        if self._corked is None:
+            send_now(self.transport, size.to_bytes(4, "big") + envelope)
+        else:
+            self._corked += size.to_bytes(4, "big"), envelope
         return True
+
+    def cork(self) -> None:
+        """Hold what is sent until :meth:`uncork`: it goes out in one system call."""
+        if self._corked is None:
+            self._corked = []
+
+    def uncork(self) -> None:
+        """Send what was held."""
+        corked, self._corked = self._corked, None
+        if corked and not self.lost:
+            send_now(self.transport, b"".join(corked))
 
     def ping(self) -> None:
         """Ask whether the other side lives."""
@@ -129,16 +140,17 @@ class Link(Int32StringReceiver):
 
     def close(self, reason: str) -> None:
         """Close once everything is written."""
+        self.uncork()
         self._end(reason)
         if self.transport is not None:
-            self.transport.unregisterProducer()
+            self.transport.unregisterProducer()  # type: ignore[attr-defined]
             self.transport.loseConnection()
 
     def drop(self, reason: str) -> None:
         """Break the link now, with a reason for the log."""
         self._end(reason)
         if self.transport is not None:
-            self.transport.abortConnection()
+            self.transport.abortConnection()  # type: ignore[attr-defined]
 
     def _end(self, reason: str) -> None:
         self._reason = self._reason or reason
@@ -210,7 +222,8 @@ class Link(Int32StringReceiver):
     def connectionMade(self) -> None:
         assert self.transport is not None
         prepare(self.transport)
-        self.transport.registerProducer(self, True)
+        unwrap(self)
+        self.transport.registerProducer(self, True)  # type: ignore[attr-defined]
         self._receiver.link_made(self)
 
     def dataReceived(self, data: bytes) -> None:

@@ -145,7 +145,7 @@ class OpenAICompatAdapterConfig(_message.Message):
     def __init__(self, provider: _Optional[str] = ..., base_url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ..., request_timeout_ms: _Optional[int] = ..., connect_timeout_ms: _Optional[int] = ..., first_byte_timeout_ms: _Optional[int] = ..., gap_timeout_ms: _Optional[int] = ..., max_connections: _Optional[int] = ..., tools: _Optional[str] = ..., stream_upstream: _Optional[str] = ..., ca_file: _Optional[str] = ...) -> None: ...
 
 class OllamaAdapterConfig(_message.Message):
-    __slots__ = ("base_url", "headers", "request_timeout_ms", "connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "max_connections", "context_size", "keep_alive", "tools", "ca_file")
+    __slots__ = ("base_url", "headers", "request_timeout_ms", "connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "max_connections", "context_size", "keep_alive", "ca_file", "context_sizes")
     class HeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +153,13 @@ class OllamaAdapterConfig(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ContextSizesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     BASE_URL_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -162,8 +169,8 @@ class OllamaAdapterConfig(_message.Message):
     MAX_CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_SIZE_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
-    TOOLS_FIELD_NUMBER: _ClassVar[int]
     CA_FILE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_SIZES_FIELD_NUMBER: _ClassVar[int]
     base_url: str
     headers: _containers.ScalarMap[str, str]
     request_timeout_ms: int
@@ -173,12 +180,12 @@ class OllamaAdapterConfig(_message.Message):
     max_connections: int
     context_size: int
     keep_alive: str
-    tools: str
     ca_file: str
-    def __init__(self, base_url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ..., request_timeout_ms: _Optional[int] = ..., connect_timeout_ms: _Optional[int] = ..., first_byte_timeout_ms: _Optional[int] = ..., gap_timeout_ms: _Optional[int] = ..., max_connections: _Optional[int] = ..., context_size: _Optional[int] = ..., keep_alive: _Optional[str] = ..., tools: _Optional[str] = ..., ca_file: _Optional[str] = ...) -> None: ...
+    context_sizes: _containers.ScalarMap[str, int]
+    def __init__(self, base_url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ..., request_timeout_ms: _Optional[int] = ..., connect_timeout_ms: _Optional[int] = ..., first_byte_timeout_ms: _Optional[int] = ..., gap_timeout_ms: _Optional[int] = ..., max_connections: _Optional[int] = ..., context_size: _Optional[int] = ..., keep_alive: _Optional[str] = ..., ca_file: _Optional[str] = ..., context_sizes: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class CliAdapterConfig(_message.Message):
-    __slots__ = ("command", "args", "env", "mode", "resume_args", "output_format", "request_timeout_ms", "grace_ms", "fields")
+    __slots__ = ("command", "args", "env", "mode", "resume_args", "output_format", "request_timeout_ms", "grace_ms", "fields", "prompt")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +209,7 @@ class CliAdapterConfig(_message.Message):
     REQUEST_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     GRACE_MS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     command: str
     args: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.ScalarMap[str, str]
@@ -211,7 +219,8 @@ class CliAdapterConfig(_message.Message):
     request_timeout_ms: int
     grace_ms: int
     fields: _containers.ScalarMap[str, str]
-    def __init__(self, command: _Optional[str] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., mode: _Optional[str] = ..., resume_args: _Optional[_Iterable[str]] = ..., output_format: _Optional[str] = ..., request_timeout_ms: _Optional[int] = ..., grace_ms: _Optional[int] = ..., fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    prompt: str
+    def __init__(self, command: _Optional[str] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., mode: _Optional[str] = ..., resume_args: _Optional[_Iterable[str]] = ..., output_format: _Optional[str] = ..., request_timeout_ms: _Optional[int] = ..., grace_ms: _Optional[int] = ..., fields: _Optional[_Mapping[str, str]] = ..., prompt: _Optional[str] = ...) -> None: ...
 
 class ProviderConfig(_message.Message):
     __slots__ = ("id", "adapter", "provider", "models", "health", "lifecycle")

@@ -19,11 +19,15 @@ from iop.wire import runtime_pb2 as pb
 from iop.wire.frames import clean_text
 
 _EVENT = pb.RunEvent
-
-TYPE_NAMES: Final[Mapping[int, str]] = {value: name for name, value in _EVENT.Type.items()}
+_ENVELOPE = pb.Envelope
+_FROM_STRING = pb.Envelope.FromString
 
 START, DELTA, COMPLETE = _EVENT.START, _EVENT.DELTA, _EVENT.COMPLETE
 ERROR, CANCELLED = _EVENT.ERROR, _EVENT.CANCELLED
+NORMALIZED, PASSTHROUGH = pb.RunRequest.NORMALIZED, pb.RunRequest.PASSTHROUGH
+
+_MODES: Final = {NORMALIZED: m.Mode.NORMALIZED, PASSTHROUGH: m.Mode.PASSTHROUGH}
+_NOTHING: Final[Mapping[str, str]] = {}
 
 BUILT_IN_SETTINGS: Final = {
     "openai_compat": pb.OpenAICompatAdapterConfig,
@@ -40,7 +44,7 @@ class Malformed(Exception):
 def parse(frame: bytes) -> tuple[str | None, pb.Envelope]:
     """Return the body's kind (None: unknown or empty) and the Envelope; :raises Malformed:."""
     try:
-        envelope = pb.Envelope.FromString(frame)
+        envelope = _FROM_STRING(frame)
     except (DecodeError, UnicodeDecodeError) as error:
         raise Malformed("not an envelope") from error
     return envelope.WhichOneof("body"), envelope
@@ -48,7 +52,7 @@ def parse(frame: bytes) -> tuple[str | None, pb.Envelope]:
 
 def unknown_kind(envelope: pb.Envelope) -> str:
     """Name an unknown body for the log: its field number, or ``empty``."""
-    numbers = [field.field_number for field in UnknownFieldSet(envelope)]
+    numbers = [field.field_number for field in UnknownFieldSet(envelope)]  # type: ignore[attr-defined]
     return f"field {numbers[0]}" if numbers else "empty"
 
 
@@ -57,67 +61,82 @@ def unknown_kind(envelope: pb.Envelope) -> str:
 
 def encode_event(run_id: str, seq: int, event: m.RunEvent) -> bytes:
     """Return the bytes of an Envelope with one RunEvent."""
+    envelope = _ENVELOPE()
+    made = envelope.run_event
+    made.run_id = run_id
+    made.seq = seq
     if type(event) is m.Delta:
+        made.type = DELTA
         if event.body:
-            made = _EVENT(run_id=run_id, body=event.body, seq=seq, type=DELTA)
+            made.body = event.body
         else:
-            made = _EVENT(
-                run_id=run_id,
-                seq=seq,
-                type=DELTA,
-                text=clean_text(event.text),
-                reasoning=clean_text(event.reasoning),
-            )
+            made.text = clean_text(event.text)
+            made.reasoning = clean_text(event.reasoning)
     else:
-        made = _rare_event(run_id, seq, event)
-    return pb.Envelope(run_event=made).SerializeToString()
+        _fill_event(made, event)
+    return envelope.SerializeToString()
 
 
-def _rare_event(run_id: str, seq: int, event: m.RunEvent) -> pb.RunEvent:
-    made = _EVENT(run_id=run_id, seq=seq)
+def _fill_event(made: pb.RunEvent, event: m.Start | m.Complete | m.Error | m.Cancelled) -> None:
     if isinstance(event, m.Start):
         made.type = START
         if event.http is not None:
-            made.http.CopyFrom(pb.HttpResponse(status=event.http.status, headers=_headers(event.http.headers)))
-        _put_map(made.metadata, event.metadata)
+            made.http.status = event.http.status
+            _put_headers(made.http.headers, event.http.headers)
     elif isinstance(event, m.Complete):
         made.type = COMPLETE
         made.finish_reason = event.finish_reason
-        _put_map(made.metadata, event.metadata)
     elif isinstance(event, m.Error):
         made.type = ERROR
         made.error.CopyFrom(_failure_to_pb(event.failure))
-        _put_map(made.metadata, event.metadata)
     else:
         made.type = CANCELLED
-    usage = getattr(event, "usage", None)
-    if usage is not None:
-        made.usage.CopyFrom(pb.Usage(**{k: v for k, v in usage._asdict().items() if v is not None}))
-    return made
+    if not isinstance(event, m.Start) and event.usage is not None:
+        _put_usage(made.usage, event.usage)
+    if not isinstance(event, m.Cancelled) and event.metadata:
+        _put_map(made.metadata, event.metadata)
+
+
+def _put_usage(made: pb.Usage, usage: m.Usage) -> None:
+    made.SetInParent()
+    if usage.input_tokens is not None:
+        made.input_tokens = usage.input_tokens
+    if usage.output_tokens is not None:
+        made.output_tokens = usage.output_tokens
+    if usage.cached_input_tokens is not None:
+        made.cached_input_tokens = usage.cached_input_tokens
+    if usage.reasoning_tokens is not None:
+        made.reasoning_tokens = usage.reasoning_tokens
 
 
 def decode_event(made: pb.RunEvent) -> m.RunEvent:
     """Return the event in a RunEvent; :raises Malformed: for a type that means nothing."""
     kind = made.type
     if kind == DELTA:
-        return m.Delta(made.body, made.text, made.reasoning)
-    usage = _usage(made.usage) if made.HasField("usage") else None
+        body = made.body
+        return m.Delta(body) if body else m.Delta(b"", made.text, made.reasoning)
+    metadata = dict(made.metadata) if made.metadata else _NOTHING
     if kind == START:
-        http = None
-        if made.HasField("http"):
-            http = m.HttpResponseHead(made.http.status, _pairs(made.http.headers))
-        return m.Start(http, dict(made.metadata))
+        http = m.HttpResponseHead(made.http.status, _pairs(made.http.headers)) if made.HasField("http") else None
+        return m.Start(http, metadata)
+    usage = _usage(made.usage) if made.HasField("usage") else None
     if kind == COMPLETE:
-        return m.Complete(made.finish_reason, usage, dict(made.metadata))
+        return m.Complete(made.finish_reason, usage, metadata)
     if kind == ERROR:
-        return m.Error(_failure(made.error), usage, dict(made.metadata))
+        return m.Error(_failure(made.error), usage, metadata)
     if kind == CANCELLED:
         return m.Cancelled(usage)
     raise Malformed("a run event without a type")
 
 
 def _usage(made: pb.Usage) -> m.Usage:
-    return m.Usage(*(getattr(made, name) if made.HasField(name) else None for name in m.Usage._fields))
+    has = made.HasField
+    return m.Usage(
+        made.input_tokens if has("input_tokens") else None,
+        made.output_tokens if has("output_tokens") else None,
+        made.cached_input_tokens if has("cached_input_tokens") else None,
+        made.reasoning_tokens if has("reasoning_tokens") else None,
+    )
 
 
 def _failure_to_pb(failure: Failure) -> pb.RunError:
@@ -147,12 +166,15 @@ def _failure(made: pb.RunError) -> Failure:
 # ---- small shared pieces ----------------------------------------------------------------------------------------
 
 
-def _headers(headers: m.Headers) -> list[pb.Header]:
-    return [pb.Header(name=name, value=clean_text(value)) for name, value in headers]
+def _put_headers(target: Any, headers: m.Headers) -> None:
+    for name, value in headers:
+        made = target.add()
+        made.name = name
+        made.value = clean_text(value)
 
 
 def _pairs(made: Any) -> m.Headers:
-    return tuple((header.name, header.value) for header in made)
+    return tuple([(header.name, header.value) for header in made])
 
 
 def _put_map(target: Any, source: Mapping[str, str]) -> None:
@@ -163,24 +185,28 @@ def _put_map(target: Any, source: Mapping[str, str]) -> None:
 # ---- runs, edge to node -----------------------------------------------------------------------------------------
 
 
-def _run_request_to_pb(request: m.RunRequest) -> pb.RunRequest:
-    made = pb.RunRequest(
-        run_id=request.run_id,
-        adapter=request.adapter,
-        target=request.target,
-        provider_id=request.provider_id,
-        mode=request.mode.value,
-        input=request.input,
-        input_size=len(request.input),
-        deadline_ms=request.deadline_ms,
-        window_bytes=request.window_bytes,
-    )
-    if request.http is not None:
-        http = request.http
-        made.http.CopyFrom(pb.HttpRequest(method=http.method, path=http.path, headers=_headers(http.headers)))
+def encode_run(request: m.RunRequest, first: bytes) -> bytes:
+    """Return the Envelope of a RunRequest that carries only the ``first`` part of its input."""
+    envelope = _ENVELOPE()
+    made = envelope.run_request
+    made.run_id = request.run_id
+    made.adapter = request.adapter
+    made.target = request.target
+    made.provider_id = request.provider_id
+    made.mode = PASSTHROUGH if request.mode is m.Mode.PASSTHROUGH else NORMALIZED
+    made.input = first
+    made.input_size = len(request.input)
+    made.window_bytes = request.window_bytes
+    http = request.http
+    if http is not None:
+        made.http.method = http.method
+        made.http.path = http.path
+        _put_headers(made.http.headers, http.headers)
+    if request.deadline_ms:
+        made.deadline_ms = request.deadline_ms
     if request.secret_headers:
-        made.secret_headers.extend(_headers(request.secret_headers))
-    if request.thinking != m.Thinking():
+        _put_headers(made.secret_headers, request.secret_headers)
+    if request.thinking.mode != "unset" or request.thinking.budget is not None:
         made.thinking.CopyFrom(pb.Thinking(mode=request.thinking.mode.upper(), budget=request.thinking.budget))
     if request.metadata:
         _put_map(made.metadata, request.metadata)
@@ -188,42 +214,36 @@ def _run_request_to_pb(request: m.RunRequest) -> pb.RunRequest:
         made.workspace = request.workspace
     if request.session_id:
         made.session_id = request.session_id
-    return made
-
-
-def encode_run(request: m.RunRequest, first: bytes) -> bytes:
-    """Return the Envelope of a RunRequest that carries only the ``first`` part of its input."""
-    made = _run_request_to_pb(request)
-    if len(first) != len(request.input):
-        made.input = first
-    return pb.Envelope(run_request=made).SerializeToString()
+    return envelope.SerializeToString()
 
 
 def _run_request(made: pb.RunRequest) -> tuple[m.RunRequest, int]:
-    http = None
-    if made.HasField("http"):
-        http = m.HttpRequestHead(made.http.method, made.http.path, _pairs(made.http.headers))
-    if made.mode == pb.RunRequest.MODE_UNSPECIFIED or made.mode not in pb.RunRequest.Mode.values():
+    has = made.HasField
+    mode = _MODES.get(made.mode)
+    if mode is None:
         raise Malformed("a run without a mode")
+    http = None
+    if has("http"):
+        http = m.HttpRequestHead(made.http.method, made.http.path, _pairs(made.http.headers))
     thinking = m.Thinking()
-    if made.HasField("thinking"):
+    if has("thinking"):
         budget = made.thinking.budget if made.thinking.HasField("budget") else None
         thinking = m.Thinking(pb.Thinking.Mode.Name(made.thinking.mode).lower(), budget)
     request = m.RunRequest(
-        run_id=made.run_id,
-        adapter=made.adapter,
-        target=made.target,
-        provider_id=made.provider_id,
-        mode=m.Mode(pb.RunRequest.Mode.Name(made.mode)),
-        input=made.input,
-        http=http,
-        secret_headers=_pairs(made.secret_headers),
-        thinking=thinking,
-        metadata=dict(made.metadata),
-        deadline_ms=made.deadline_ms,
-        window_bytes=made.window_bytes,
-        workspace=made.workspace,
-        session_id=made.session_id,
+        made.run_id,
+        made.adapter,
+        made.target,
+        made.provider_id,
+        mode,
+        made.input,
+        http,
+        _pairs(made.secret_headers) if made.secret_headers else (),
+        thinking,
+        dict(made.metadata) if made.metadata else _NOTHING,
+        made.deadline_ms,
+        made.window_bytes,
+        made.workspace,
+        made.session_id,
     )
     return request, made.input_size
 
@@ -238,6 +258,8 @@ def _adapter_to_pb(adapter: m.AdapterConfig) -> pb.AdapterConfig:
     if message is None:
         made.extension = json.dumps(settings).encode()
     else:
+        if isinstance(settings.get("context_size"), Mapping):
+            settings["context_sizes"] = settings.pop("context_size")
         getattr(made, adapter.type).CopyFrom(message(**settings))
     return made
 
@@ -251,6 +273,8 @@ def _adapter(made: pb.AdapterConfig) -> m.AdapterConfig:
         for field, value in getattr(made, kind).ListFields():
             is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
             settings[field.name] = dict(value) if is_map else list(value) if field.is_repeated else value
+        if "context_sizes" in settings:
+            settings["context_size"] = settings.pop("context_sizes")
     return m.AdapterConfig(made.name, made.type, made.enabled, settings)
 
 
@@ -304,7 +328,7 @@ def _report_to_pb(response: m.NodeCommandResponse) -> pb.NodeCommandResponse:
     )
     for word, report in response.report.items():
         field = made.DESCRIPTOR.fields_by_name[word]
-        getattr(made, word).CopyFrom(getattr(pb, field.message_type.name)(**report))
+        getattr(made, word).CopyFrom(getattr(pb, field.message_type.name)(**report))  # type: ignore[union-attr]
     return made
 
 
@@ -313,7 +337,11 @@ def _plain(value: Any) -> Any:
     if not hasattr(value, "DESCRIPTOR"):
         return value
     fields = value.DESCRIPTOR.fields
-    return {f.name: [_plain(v) for v in got] if f.is_repeated else _plain(got) for f in fields for got in [getattr(value, f.name)]}
+    return {
+        f.name: [_plain(v) for v in got] if f.is_repeated else _plain(got)
+        for f in fields
+        for got in [getattr(value, f.name)]
+    }
 
 
 def _report(made: pb.NodeCommandResponse) -> m.NodeCommandResponse:
@@ -332,7 +360,6 @@ def _enum(enum: Any, value: int, what: str) -> str:
 
 
 _ENCODE: Final[Mapping[type, tuple[str, Callable[[Any], Any]]]] = {
-    m.RunRequest: ("run_request", _run_request_to_pb),
     m.RunInput: ("run_input", lambda v: pb.RunInput(run_id=v.run_id, data=v.data)),
     m.RunWindow: ("run_window", lambda v: pb.RunWindow(run_id=v.run_id, add_bytes=v.add_bytes)),
     m.CancelRequest: (

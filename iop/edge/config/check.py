@@ -32,8 +32,11 @@ _NAMES: Final = {
     "array": "a list",
     "object": "a mapping",
 }
-_SECRET_KEY: Final = re.compile(r"token|secret|passw|api[-_]?key|access[-_]?key|bearer|credential|^key$", re.IGNORECASE)
-_NO_SECRET_KEY: Final = re.compile(r"hash|sha|ref", re.IGNORECASE)
+_SECRET_KEY: Final = re.compile(
+    r"token|secret|passw|api[-_]?key|access[-_]?key|private[-_]?key|bearer|credential|authorization|^key$",
+    re.IGNORECASE,
+)
+_NO_SECRET_KEY: Final = re.compile(r"hash|sha256|ref$", re.IGNORECASE)
 
 _compiled: Final[dict[str, re.Pattern[str]]] = {}
 

@@ -9,11 +9,31 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from iop.edge.config.model import Adapter, EdgeConfig, Node
 from iop.edge.config.setting import Field, fields
+
+
+class FrozenMap(dict[str, Any]):
+    """A mapping that cannot be changed: a dictionary to whatever only reads it, such as ``json``."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a configuration cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> FrozenMap:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> FrozenMap:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenMap, (dict(self),)
 
 
 class Made(dict[str, Any]):
@@ -76,7 +96,7 @@ def _build(field: Field, value: Any) -> Any:
 def frozen(value: Any) -> Any:
     """JSON data that cannot be changed; text that came from a secret is plain text from here on."""
     if isinstance(value, Mapping):
-        return MappingProxyType({str(key): frozen(item) for key, item in value.items()})
+        return FrozenMap({str(key): frozen(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in value)
     return str(value) if isinstance(value, str) else value

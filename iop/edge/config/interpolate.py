@@ -54,8 +54,8 @@ class _Interpolation:
             return mapping
         if isinstance(value, Seq):
             items = Seq()
-            for index, (item, here) in enumerate(zip(value, value.marks, strict=True)):
-                items.put(self.value(item, (*path, index), here), here)
+            items.marks = value.marks
+            items += [self.value(item, (*path, index), value.marks[index]) for index, item in enumerate(value)]
             return items
         return value
 

@@ -76,5 +76,5 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
     if environ.get("STATE_DIRECTORY"):
         return Path(environ["STATE_DIRECTORY"].partition(":")[0])
     if environ.get("XDG_STATE_HOME"):
-        return Path(environ["XDG_STATE_HOME"]) / "iop-edge"
-    return Path(environ["HOME"]) / ".local/state/iop-edge" if environ.get("HOME") else Path("/var/lib/iop-edge")
+        return Path(environ["XDG_STATE_HOME"]) / "iop/edge"
+    return Path(environ["HOME"]) / ".local/state/iop/edge" if environ.get("HOME") else Path("/var/lib/iop/edge")

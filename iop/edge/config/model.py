@@ -118,8 +118,8 @@ class Ledger:
         "`sqlite:PATH` (default: in the state directory), `postgresql://…`, or `none`.",
         default="",
         derived=True,
-        secret=True,
-        pattern=r"^(none$(?!\n)|sqlite:[^\u0000]|postgres(ql)?://[^\s\u0000]+$(?!\n))",
+        quiet=True,
+        pattern=r"^(none$(?!\n)|sqlite:(?![\s\S]*\u0000)|postgres(ql)?://[^\s\u0000]+$(?!\n))",
         examples=["sqlite:/var/lib/iop/ledger.sqlite3", "postgresql://iop@db.example/iop", "none"],
         expected="sqlite:PATH, postgresql://HOST/NAME or none",
     )

@@ -74,8 +74,8 @@ def _places(document: dict[str, Any], state_dir: FilePath) -> None:
     console, ledger = document["console"], document["ledger"]
     if isinstance(console, dict):
         console.setdefault("listen", f"unix:{endpoints.quote(str(state_dir / 'console.sock'))}:mode=600")
-    if isinstance(ledger, dict):
-        ledger.setdefault("url", f"sqlite:{state_dir / 'ledger.sqlite3'}")
+    if isinstance(ledger, dict) and ledger.get("url", "sqlite:") == "sqlite:":
+        ledger["url"] = f"sqlite:{state_dir / 'ledger.sqlite3'}"
 
 
 def _groups(document: dict[str, Any], report: Report) -> None:

@@ -59,8 +59,20 @@ def _over(base: Map, overlay: Map, names: Names) -> Map:
         elif isinstance(value, Seq) and isinstance(result.get(key), Seq) and _mergeable(result[key], value, here):
             result.put(key, _over_list(result[key], value, here), overlay.marks[key])
         else:
-            result.put(key, value, overlay.marks[key])
+            result.put(key, _bare(value), overlay.marks[key])
     return result
+
+
+def _bare(value: Any) -> Any:
+    """What an overlay adds, without the keys it deletes: there is nothing under it to delete them from."""
+    if isinstance(value, Map):
+        return _over(Map(), value, ())
+    if isinstance(value, Seq):
+        items = Seq()
+        for item, mark in zip(value, value.marks, strict=True):
+            items.put(_bare(item), mark)
+        return items
+    return value
 
 
 def _mergeable(base: Seq, overlay: Seq, names: Names) -> bool:
@@ -79,7 +91,7 @@ def _over_list(base: Seq, overlay: Seq, names: Names) -> Seq:
     for entry, mark in zip(overlay, overlay.marks, strict=True):
         place = places.get(entry[key]) if isinstance(entry[key], str) else None
         if place is None:
-            result.put(entry, mark)
+            result.put(_bare(entry), mark)
         else:
             result[place] = _over(result[place], entry, names)
     return result
@@ -89,22 +101,26 @@ def _refuse_twins(value: Any, path: Path, names: Names, report: Report) -> None:
     """Report an identity that stands twice in one list of one file, at the second."""
     if isinstance(value, Map):
         for key, item in value.items():
-            _refuse_twins(item, (*path, key), (*names, key), report)
+            if isinstance(item, Map | Seq):
+                _refuse_twins(item, (*path, key), (*names, key), report)
     elif isinstance(value, Seq):
         seen: dict[str, int] = {}
-        identity = identities().get(names)
         for index, entry in enumerate(value):
-            _refuse_twins(entry, (*path, index), names, report)
-            name = entry.get(identity) if identity is not None and isinstance(entry, Map) else None
-            if not isinstance(name, str) or identity is None:
-                continue
-            if name in seen:
-                where = (*path, index, identity)
-                message = f"must be unique in its list; entry {seen[name]} has it already"
-                report.error(where, "duplicate_id", message, entry.marks[identity])
-                entry[identity] = REFUSED
-            else:
-                seen[name] = index
+            if isinstance(entry, Map):
+                _refuse_twins(entry, (*path, index), names, report)
+                _refuse_twin(entry, (*path, index), identities().get(names), seen, report)
+
+
+def _refuse_twin(entry: Map, path: Path, identity: str | None, seen: dict[str, int], report: Report) -> None:
+    name = entry.get(identity) if identity is not None else None
+    if identity is None or not isinstance(name, str):
+        return
+    if name in seen:
+        message = f"must be unique in its list; entry {seen[name]} has it already"
+        report.error((*path, identity), "duplicate_id", message, entry.marks[identity])
+        entry[identity] = REFUSED
+    else:
+        seen[name] = int(path[-1])
 
 
 _OLDER: Final = "an entry of the older `adapters` mapping is named by its type: drop the key, or write a list"

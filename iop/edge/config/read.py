@@ -200,7 +200,7 @@ class _Builder:
     def _sequence(self, event: SequenceStartEvent, path: Path) -> Seq:
         self._container(event, path, "seq")
         items = Seq()
-        while not isinstance(item_event := self._next(), SequenceEndEvent):
+        while type(item_event := self._next()) is not SequenceEndEvent:
             items.put(self._value(item_event, (*path, len(items))), self._mark(item_event))
         return items
 

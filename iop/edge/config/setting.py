@@ -70,6 +70,7 @@ def setting(
     factory: Callable[[], Any] | None = None,
     derived: bool = False,
     secret: bool = False,
+    quiet: bool = False,
     off: bool | None = None,
     expected: str = "",
     **keywords: Any,
@@ -78,14 +79,15 @@ def setting(
 
     :param doc: one sentence for the schema and the manual.
     :param expected: what a person reads when the value has not the right form.
-    :param secret: hidden from ``repr``, and marked ``x-secret``.
+    :param secret: hidden in every output.
+    :param quiet: may hold a secret, as a URL does: kept out of ``repr``.
     :param keywords: further JSON Schema keywords (``minimum``, ``pattern``, ``examples`` …).
     """
     marks: dict[str, Any] = {"x-secret": True} if secret else {}
     if expected:
         marks["x-expected"] = expected
     declaration = Declaration(effect, {"description": doc, **keywords, **marks}, derived, off)
-    options: dict[str, Any] = {"metadata": {"setting": declaration}, "repr": not secret}
+    options: dict[str, Any] = {"metadata": {"setting": declaration}, "repr": not (secret or quiet)}
     if factory is not None:
         options["default_factory"] = factory
     elif default is not MISSING:

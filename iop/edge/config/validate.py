@@ -5,13 +5,14 @@ Each rule is a function of its own. A value that was refused before is :data:`RE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from iop.edge.config import endpoints
 from iop.edge.config.adapters import FRAMING
-from iop.edge.config.document import token_hash
+from iop.edge.config.document import Made, token_hash
 from iop.edge.config.normalize import loopback
+from iop.edge.config.overlay import identities
 from iop.edge.config.problems import Report
 from iop.edge.config.tree import Path
 from iop.edge.config.validate_models import validate_models
@@ -35,6 +36,7 @@ _CLIENTS: Final[tuple[Path, ...]] = (("bootstrap", "advertise"), ("control_plane
 def validate(document: Document, report: Report) -> None:
     """Report every rule between settings that the document breaks."""
     _endpoints(document, report)
+    _identities_once(document, report)
     _secrets_once(document, report)
     if isinstance(document["openai"], dict):
         _open_surface(document["openai"], report)
@@ -101,6 +103,26 @@ def _routes(document: Document, report: Report) -> None:
     for route, path in each(document["openai"]["model_routes"], ("openai", "model_routes")):
         if isinstance(route["model"], str) and route["model"] in models:
             report.error((*path, "model"), "conflict", "must not be the id of a models[] entry: drop one of the two")
+
+
+def _identities_once(document: Document, report: Report) -> None:
+    """No two entries of a list have one identity; within a file that was seen already, before interpolation."""
+    for names, key in identities().items():
+        for entries_of, path in _lists(document, names, ()):
+            values = [(entry[key], (*where, key)) for entry, where in each(entries_of, path) if type(entry) is not Made]
+            if names != ("nodes", "providers"):
+                unique(values, report, "must be unique in its list; {} has it already")
+
+
+def _lists(value: Any, names: Sequence[str], path: Path) -> Iterator[tuple[Any, Path]]:
+    """The lists that stand under these keys, whatever the indexes between them."""
+    if not names:
+        yield value, path
+    elif isinstance(value, list):
+        for entry, where in each(value, path):
+            yield from _lists(entry, names, where)
+    elif isinstance(value, dict):
+        yield from _lists(value.get(names[0]), names[1:], (*path, names[0]))
 
 
 def _secrets_once(document: Document, report: Report) -> None:

@@ -15,7 +15,6 @@ Document = Mapping[str, Any]
 def validate_models(document: Document, report: Report) -> None:
     """Report every rule that the model groups break."""
     groups = list(each(document["models"], ("models",)))
-    unique([(group["id"], (*path, "id")) for group, path in groups], report, "must be unique; {} has it already")
     for group, path in groups:
         _once(group, path, report)
         _limits(group, path, report)

@@ -23,7 +23,6 @@ MAX_PAYLOAD: Final = 1024 * 1024 - 16 * 1024
 def validate_nodes(document: Document, report: Report) -> None:
     """Report every rule that the nodes break, each alone and all together."""
     nodes = list(each(document["nodes"], ("nodes",)))
-    unique([(node["id"], (*path, "id")) for node, path in nodes], report, "must be unique; {} has it already")
     _aliases(nodes, report)
     providers = [pair for node, path in nodes for pair in each(node["providers"], (*path, "providers"))]
     message = "must be unique in the whole configuration; {} has it already"
@@ -52,11 +51,8 @@ def _secret(node: Document, path: Path, report: Report) -> None:
 
 
 def _adapters(node: Document, path: Path, report: Report) -> None:
-    instances = [pair for pair in each(node["adapters"], (*path, "adapters")) if not isinstance(pair[0], Made)]
-    names = [(instance["name"], (*where, "name")) for instance, where in instances]
-    unique(names, report, "must be unique in its node; {} has it already")
-    for instance, where in instances:
-        if instance["type"] in SETTINGS:
+    for instance, where in each(node["adapters"], (*path, "adapters")):
+        if not isinstance(instance, Made) and instance["type"] in SETTINGS:
             check_settings(instance, where, report)
 
 

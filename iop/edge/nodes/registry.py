@@ -19,8 +19,8 @@ from iop import model as m
 from iop.edge.config import model as config
 from iop.edge.nodes.link import NodeLink
 from iop.edge.nodes.payload import payload_of
-from iop.wire.protocol import Link
 from iop.wire.peer import Side
+from iop.wire.protocol import Link
 
 DUPLICATE_PATIENCE = 2.0
 """Seconds that a first link has to answer when a second one of the same node comes."""
@@ -67,7 +67,7 @@ class Registry:
         self.closing = False
         self._strangers: set[NodeLink] = set()
 
-    def factory(self) -> Factory:
+    def factory(self) -> Factory[Link]:
         """Return what listens for nodes."""
         made = Factory.forProtocol(self._build)
         made.noisy = False
@@ -197,5 +197,3 @@ class Registry:
         self.closing = True
         for link in self.links():
             link.close("the edge is stopping")
-
-

@@ -58,5 +58,7 @@ def factory(name: str) -> Any:
     """Return one; :raises Failure: ``adapter_unavailable``, naming those there are."""
     factories = found()
     if name not in factories:
-        raise Failure("adapter_unavailable", f"no adapter type {name!r} here; there are: {', '.join(sorted(factories))}")
+        raise Failure(
+            "adapter_unavailable", f"no adapter type {name!r} here; there are: {', '.join(sorted(factories))}"
+        )
     return factories[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Set
 
 from iop import model as m
 from iop.edge.config import model as config
@@ -23,21 +23,22 @@ class Gate:
         self._origins = frozenset(settings.allowed_origins)
         self._hosts = frozenset(host.lower() for host in settings.allowed_hosts)
         self._provider_auth = settings.provider_auth
+        self._from_header = settings.provider_auth.from_header.lower().encode("latin-1")
 
-    def admit(
-        self, authorization: Sequence[bytes], host: bytes | None, origin: bytes | None
-    ) -> config.PrincipalToken | None:
-        """Return whose request it is, None for nobody's; :raises Failure: for one that may not come in."""
-        if len(authorization) > 1:
-            raise Failure("invalid_api_key", _DENIED)
-        if self._principals:
-            if authorization:
-                return self._identify(authorization[0])
-            if not self._anonymous:
+    def admit(self, headers: Mapping[bytes, bytes], repeated: Set[bytes]) -> config.PrincipalToken | None:
+        """Return whose request it is, None for nobody's.
+
+        :param headers: by name in lower case; ``repeated`` are those that stood more than once.
+        :raises Failure: for one that may not come in.
+        """
+        authorization = headers.get(b"authorization")
+        if authorization is not None and self._principals:
+            if b"authorization" in repeated:
                 raise Failure("invalid_api_key", _DENIED)
-        elif not self._anonymous:
+            return self._identify(authorization)
+        if not self._anonymous:
             raise Failure("invalid_api_key", _DENIED)
-        self._not_a_page(host, origin)
+        self._not_a_page(headers.get(b"host"), headers.get(b"origin"))
         return None
 
     def _identify(self, authorization: bytes) -> config.PrincipalToken:
@@ -73,28 +74,21 @@ class Gate:
             return False
         return True
 
-    def provider_token(self, values: Sequence[bytes]) -> m.Headers:
-        """Return the header that carries a caller's provider token upstream, from the values of ``from_header``.
+    def provider_token(self, headers: Mapping[bytes, bytes], repeated: Set[bytes]) -> m.Headers:
+        """Return the header that carries a caller's provider token upstream.
 
         :raises Failure: ``provider_token_missing``, ``invalid_value``.
         """
         rule = self._provider_auth
         if not rule.enabled:
             return ()
-        if not values or not values[0].strip():
+        token = headers.get(self._from_header, b"").decode("latin-1").strip()
+        if not token:
             if rule.required:
                 raise Failure("provider_token_missing", f"the header {rule.from_header} is needed")
             return ()
-        if len(values) > 1:
-            raise Failure("invalid_value", f"the header {rule.from_header} may stand once")
-        token = values[0].decode("latin-1").strip()
-        if any(sign in token for sign in "\r\n\0"):
-            raise Failure("invalid_value", f"the header {rule.from_header} holds a control character")
+        if self._from_header in repeated or any(sign in token for sign in "\r\n\0"):
+            raise Failure("invalid_value", f"the header {rule.from_header} must stand once and hold one token")
         if rule.scheme and not token.lower().startswith(rule.scheme.lower() + " "):
             token = f"{rule.scheme} {token}"
         return ((rule.target_header, token),)
-
-    @property
-    def provider_header(self) -> bytes:
-        """The name, in lower case, of the header that holds a caller's provider token."""
-        return self._provider_auth.from_header.lower().encode("latin-1")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from iop import model as m
@@ -22,10 +22,11 @@ EVENT_STREAM: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
+_BREAKS_HEAD: Final = re.compile("[\r\n\0]")
+
 _FORWARDED: Final = frozenset(
     {
         b"accept",
-        b"content-type",
         b"anthropic-version",
         b"anthropic-beta",
         b"openai-beta",
@@ -90,6 +91,7 @@ class ChatRequest(NamedTuple):
     :ivar include_usage: whether the client asked for the usage chunk of a stream.
     """
 
+    body: bytes
     document: Document
     model: str
     stream: bool
@@ -114,10 +116,12 @@ class ChatRequest(NamedTuple):
         if options is not None and not isinstance(options, dict):
             raise Failure("invalid_value", "`stream_options` must be an object", param="stream_options")
         asked = bool(stream) and isinstance(options, dict) and options.get("include_usage") is True
-        return cls(document, model, bool(stream), asked)
+        return cls(body, document, model, bool(stream), asked)
 
     def body_for(self, target: str) -> bytes:
         """Return the body for a backend: its own name for the model, and usage at the end of a stream."""
+        if target == self.model and (not self.stream or self.include_usage):
+            return self.body
         changes = {} if target == self.model else {"model": json.dumps(target)}
         if self.stream and not self.include_usage:
             inner = self.document.inner("stream_options")
@@ -126,9 +130,9 @@ class ChatRequest(NamedTuple):
         return self.document.with_raw(changes).encode("utf-8", "surrogatepass")
 
 
-def forwarded(headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> m.Headers:
+def forwarded(headers: Mapping[bytes, bytes], request_id: bytes) -> m.Headers:
     """Return what of a client's headers goes to the backend."""
-    kept = [(n.decode("ascii"), v.decode("latin-1")) for n, v in headers if n in _FORWARDED]
+    kept = [(n.decode("ascii"), v.decode("latin-1")) for n, v in headers.items() if n in _FORWARDED]
     kept.append(("x-request-id", request_id.decode("ascii")))
     return tuple(kept)
 
@@ -138,6 +142,6 @@ def response_headers(headers: m.Headers) -> RawHeaders:
     made = []
     for name, value in headers:
         raw = name.encode("latin-1", "replace"), value.encode("latin-1", "replace")
-        if not any(sign in part for part in raw for sign in (b"\r", b"\n", b"\0")):
+        if _BREAKS_HEAD.search(name) is None and _BREAKS_HEAD.search(value) is None:
             made.append(raw)
     return made

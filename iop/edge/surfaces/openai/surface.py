@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -11,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from iop import model as m
 from iop.edge.config import model as config
-from iop.edge.runs import Ask, Runs
+from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.auth import Gate
 from iop.edge.surfaces.openai.chat import PassthroughAnswer
@@ -69,11 +68,9 @@ class OpenAISurface:
             context.handler = self._route(exchange, context)
             if context.handler in self._open:
                 return
-            context.principal = self._gate.admit(
-                exchange.values(b"authorization"), exchange.header(b"host"), exchange.header(b"origin")
-            )
+            context.principal = self._gate.admit(exchange.headers, exchange.repeated)
             if exchange.method == b"POST":
-                context.secret_headers = self._gate.provider_token(exchange.values(self._gate.provider_header))
+                context.secret_headers = self._gate.provider_token(exchange.headers, exchange.repeated)
         except Failure as failure:
             self.refuse(exchange, failure)
 
@@ -93,7 +90,7 @@ class OpenAISurface:
         exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
 
     def _context(self, exchange: Exchange) -> Context:
-        id = codec.request_id(exchange.header(b"x-request-id")) or b"req-" + secrets.token_hex(12).encode()
+        id = codec.request_id(exchange.header(b"x-request-id")) or new_id("req").encode()
         context = Context(id, [(b"x-request-id", id)])
         origin = exchange.header(b"origin")
         if origin is not None and self._gate.allows_origin(origin):

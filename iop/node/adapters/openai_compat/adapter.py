@@ -64,7 +64,7 @@ class OpenAICompatAdapter:
         self._label = settings.get("provider") or ""
         self._stream_upstream = settings.get("stream_upstream") or "auto"
         try:
-            self._origin = Origin.of(self._base_url, settings.get("ca_file") or "")
+            origin = Origin.of(self._base_url, settings.get("ca_file") or "")
         except ValueError as error:
             raise Failure("invalid_value", f"base_url: {error}") from None
         self._headers = {
@@ -78,7 +78,8 @@ class OpenAICompatAdapter:
             total=_seconds(settings, "request_timeout_ms"),
         )
         maximum = settings.get("max_connections") or 1024
-        self._client = Client(environment.reactor, max_connections=maximum, max_idle=min(256, maximum))
+        self._client = Client(environment.reactor, origin, max_connections=maximum, max_idle=min(256, maximum))
+        self._targets: dict[str, str] = {}
 
     # ---- IAdapter -----------------------------------------------------------------------------------------------
 
@@ -99,8 +100,7 @@ class OpenAICompatAdapter:
         answer = _Answer(sink, assembly, strip_usage=request.metadata.get("openai_strip_usage") == "true")
         answer.call = self._client.request(
             request.http.method,
-            self._origin,
-            urls.target(self._base_url, request.http.path),
+            self._target(request.http.path),
             self._request_headers(request).items(),
             body,
             answer,
@@ -125,6 +125,14 @@ class OpenAICompatAdapter:
 
     # ---- requests -----------------------------------------------------------------------------------------------
 
+    def _target(self, path: str) -> str:
+        target = self._targets.get(path)
+        if target is None:
+            target = urls.target(self._base_url, path)
+            if len(self._targets) < 64:
+                self._targets[path] = target
+        return target
+
     def _request_headers(self, request: m.RunRequest) -> dict[bytes, bytes]:
         """The caller's, under the configured ones, under those of this run alone."""
         assert request.http is not None
@@ -145,9 +153,8 @@ class OpenAICompatAdapter:
     def _get(self, path: str) -> Deferred[Any]:
         """Ask for a small document; fires with status and body."""
         answer = _Small()
-        target = urls.target(self._base_url, path)
         timers = Timers(connect=self._timers.connect or 5.0, first_byte=5.0, gap=5.0, total=10.0)
-        answer.call = self._client.request("GET", self._origin, target, self._headers.items(), b"", answer, timers)
+        answer.call = self._client.request("GET", self._target(path), self._headers.items(), b"", answer, timers)
         return answer.done
 
 
@@ -186,6 +193,7 @@ class _Answer:
         "_sink",
         "_started",
         "_status",
+        "_streaming",
         "_strip",
         "_watch",
         "call",
@@ -201,7 +209,7 @@ class _Answer:
         self._error_headers: dict[bytes, bytes] = {}
         self._watch: Stream | Whole = Whole()
         self._collected = bytearray()
-        self._started = False
+        self._started = self._streaming = False
         self.call: Call | None = None
         self.done: Deferred[None] = Deferred(self._cancelled)
 
@@ -236,6 +244,7 @@ class _Answer:
         kind = next((v for n, v in headers if n == b"content-type"), b"").lower()
         if kind.startswith(b"text/event-stream"):
             self._watch = Stream(self._strip and self._assembly is None)
+            self._streaming = self._assembly is None
 
     def block(self, data: bytes) -> None:
         if self.done.called:
@@ -271,31 +280,48 @@ class _Answer:
     def _pass(self, data: bytes) -> None:
         if not data:
             return
-        if self._assembly is not None and isinstance(self._watch, Stream):
-            self._collected += data
-            if len(self._collected) > MAX_COLLECTED:
-                self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
-            return
+        if not self._streaming:
+            self._hold(data)
+        elif self._started:
+            self._sink.delta(data)
+        else:
+            self._sink.cork()
+            self._say(data)
+            self._sink.uncork()
+
+    def _say(self, data: bytes) -> None:
         if not self._started:
             self._started = True
             self._sink.start(self._head)
-        self._sink.delta(data)
+        if data:
+            self._sink.delta(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what makes a document: all of one that is put together here, else the last block.
+
+        The last block then travels with the end, and a short answer is one write on the link.
+        """
+        if self._assembly is None and self._collected:
+            self._say(bytes(self._collected))
+            self._collected.clear()
+        self._collected += data
+        if len(self._collected) > MAX_COLLECTED:
+            self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
 
     def _finish(self) -> None:
         watch = self._watch
+        self._sink.cork()
         if isinstance(watch, Stream):
             self._pass(watch.end())
-            if watch.failure is not None:
-                self._fail(watch.failure)
-                return
+        if watch.failure is not None:
+            self._fail(watch.failure)
+        else:
             if self._assembly is not None:
                 self._put_together(self._assembly)
-        if not self._started:
-            self._started = True
-            self._sink.start(self._head)
-        reason = watch.finish_reason if isinstance(watch, Stream) else ""
-        self._sink.complete(reason, watch.usage)
-        self._close(None)
+            self._say(b"" if self._streaming else bytes(self._collected))
+            self._sink.complete(watch.finish_reason if isinstance(watch, Stream) else "", watch.usage)
+            self._close(None)
+        self._sink.uncork()
 
     def _put_together(self, assembly: Assembly) -> None:
         for block in sse.blocks(bytes(self._collected)):
@@ -303,10 +329,9 @@ class _Answer:
             if data is not None and data.strip() != b"[DONE]":
                 assembly.add(json.loads(data))
         headers = [(n, v) for n, v in self._head.headers if n not in ("content-type", "cache-control")]
-        head = m.HttpResponseHead(self._status, (("content-type", "application/json"), *headers))
-        self._started = True
-        self._sink.start(head)
-        self._sink.delta(json.dumps(assembly.document(), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        self._head = m.HttpResponseHead(self._status, (("content-type", "application/json"), *headers))
+        whole = json.dumps(assembly.document(), separators=(",", ":"), ensure_ascii=False)
+        self._collected[:] = whole.encode("utf-8", "surrogatepass")
 
     def _fail(self, failure: Failure) -> None:
         self._sink.fail(failure, self._watch.usage)

@@ -62,9 +62,9 @@ def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
                     _merge_call(message.setdefault("tool_calls", []), call)
         elif key == "role":
             message[key] = value or message[key]
-        elif isinstance(value, str) and isinstance(message.get(key), str):
-            message[key] += value
-        elif isinstance(value, list) and isinstance(message.get(key), list):
+        elif (isinstance(value, str) and isinstance(message.get(key), str)) or (
+            isinstance(value, list) and isinstance(message.get(key), list)
+        ):
             message[key] += value
         elif value is not None or key not in message:
             message[key] = value

@@ -17,10 +17,20 @@ from iop.node.adapters.openai_compat.errors import failure_in_stream
 
 LONGEST_EVENT: Final = 8 << 20
 _TAIL: Final = 64 << 10
+_LONGEST_USAGE: Final = 4 << 10
+_DECODER: Final = json.JSONDecoder()
 
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
-_SAYS_USAGE: Final = re.compile(rb'"usage"\s*:\s*(?!null)')
-_SAYS_ERROR: Final = re.compile(rb'"error"\s*:\s*(?!null)')
+_SAYS_ERROR: Final = re.compile(rb'"error"\s*:\s*(?!null)\S')
+
+_MARKS: Final = (b'"finish_reason":"', b'"finish_reason": "', b"data: [DONE]", b'"choices":[]', b'"choices": []')
+"""What makes a block worth a look."""
+
+_NULLABLE: Final = (
+    (b'"usage"', re.compile(rb'"usage"\s*:\s*(?!null)\S')),
+    (b'"error"', _SAYS_ERROR),
+)
+"""The same, unless null follows."""
 
 
 def usage_of(said: Any) -> m.Usage | None:
@@ -68,9 +78,10 @@ class Stream:
             if len(self._carry) > LONGEST_EVENT:
                 self.failure = Failure("upstream_error", "the backend sent an event without an end")
                 self._carry = b""
-        if not data or _plain(data):
+        plain = _plain(data) if data and not self.done else 0
+        if plain == len(data):
             return data
-        return b"".join(map(self._block, sse.blocks(data)))
+        return data[:plain] + b"".join(map(self._block, sse.blocks(data[plain:])))
 
     def end(self) -> bytes:
         """The body has ended; return what is left for the client. A stream without an ending becomes a failure."""
@@ -122,19 +133,26 @@ class Stream:
         return block
 
 
-def _plain(data: bytes) -> bool:
-    """Whether whole blocks hold nothing but pieces of an answer: the case of nearly every read."""
-    return (
-        data.startswith(b"data:")
-        and b'"finish_reason":"' not in data
-        and b"[DONE]" not in data
-        and b'"finish_reason": "' not in data
-        and data.count(b"\n\n") == data.count(b"\n\ndata: {") + 1
-        and b"\r" not in data
-        and not (b'"usage"' in data and _SAYS_USAGE.search(data))
-        and not (b'"error"' in data and _SAYS_ERROR.search(data))
-        and not (b'"choices":[]' in data or b'"choices": []' in data)
-    )
+def _plain(data: bytes) -> int:
+    """Return how many leading bytes of whole blocks are nothing but pieces of an answer: for nearly every read, all.
+
+    One search per mark over the whole read, which costs 0.1 µs a token; a JSON parser would cost 10.
+    """
+    end = len(data)
+    for mark in _MARKS:
+        at = data.find(mark, 0, end)
+        if at >= 0:
+            end = at
+    for mark, says in _NULLABLE:
+        if data.find(mark, 0, end) >= 0:
+            match = says.search(data, 0, end + len(mark))
+            end = min(end, match.start()) if match is not None else end
+    if end != len(data):
+        end = data.rfind(b"\n\n", 0, end) + 2
+        if end == 1:
+            return 0
+    framed = data.startswith(b"data: {") and data.count(b"\n\n", 0, end) == data.count(b"\n\ndata: {", 0, end) + 1
+    return end if framed and data.find(b"\r", 0, end) < 0 else 0
 
 
 def _complete(block: bytes) -> bool:
@@ -171,13 +189,18 @@ class Whole:
 
     @property
     def usage(self) -> m.Usage | None:
-        """What the document says of tokens."""
-        for match in reversed(list(_USAGE.finditer(self._tail))):
-            text = self._tail[match.end() - 1 :].decode("utf-8", "replace")
-            try:
-                return usage_of(json.JSONDecoder().raw_decode(text)[0])
-            except ValueError:
-                continue
+        """What the document says of tokens: the last ``usage`` object in its tail."""
+        tail = self._tail
+        at = tail.rfind(b'"usage"')
+        while at >= 0:
+            begin = _USAGE.match(tail, at)
+            if begin is not None:
+                text = tail[begin.end() - 1 : begin.end() + _LONGEST_USAGE].decode("utf-8", "replace")
+                try:
+                    return usage_of(_DECODER.raw_decode(text)[0])
+                except ValueError:
+                    pass
+            at = tail.rfind(b'"usage"', 0, at)
         return None
 
 
