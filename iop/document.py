@@ -1,7 +1,7 @@
 """A JSON object: scanned once, changed by splicing.
 
-What IOP does not change of a request must reach the backend with the same value, numbers digit for digit; so the text is never
-printed anew. The scan is the standard library's C scanner, a top-level member at a time. Pure.
+What IOP does not change of a request must reach the backend with the same value, numbers digit for digit; so the text
+is never printed anew. The scan is the standard library's C scanner, a top-level member at a time. Pure.
 """
 
 from __future__ import annotations

@@ -134,6 +134,7 @@ class OrderedServices(Service):
         Deferred.fromCoroutine(self._start()).addErrback(self._not_started)
 
     def _not_started(self, reason: TwistedFailure) -> None:
+        assert reason.value is not None
         self._failed(reason.value)
 
     async def _start(self) -> None:

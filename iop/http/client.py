@@ -33,6 +33,7 @@ from iop.sockets import prepare, send_now, unwrap
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 _INFLATE_PIECE: Final = 256 << 10
+_LONGEST_DIAL: Final = 300.0  # a call's own patience comes first
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -468,7 +469,7 @@ class Client:
 
     def _make_endpoint(self) -> IStreamClientEndpoint:
         origin = self._origin
-        plain = HostnameEndpoint(self._reactor, origin.host, origin.port, timeout=0)
+        plain = HostnameEndpoint(self._reactor, origin.host, origin.port, timeout=_LONGEST_DIAL)
         if origin.scheme != "https":
             return plain
         trust = None

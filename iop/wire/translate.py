@@ -65,7 +65,7 @@ def encode_event(run_id: str, seq: int, event: m.RunEvent) -> bytes:
     made = envelope.run_event
     made.run_id = run_id
     made.seq = seq
-    if type(event) is m.Delta:
+    if isinstance(event, m.Delta):
         made.type = DELTA
         if event.body:
             made.body = event.body
