@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 
 import yaml
 
+from iop.cli.foreground import run_plugin
 from iop.edge.config import ConfigError, Problem, effective, load, redact, schema
 
 OK: Final = 0
@@ -112,9 +113,7 @@ def print_schema(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """``run``: become ``twistd -n iop-edge …``, the edge in the foreground."""
-    start = "import sys; sys.argv[0] = 'iop-edge run'; from twisted.scripts.twistd import run; run()"
-    # -P: what lies in the working directory is not imported.
-    os.execv(sys.executable, [sys.executable, "-P", "-c", start, "--nodaemon", "iop-edge", *options.rest])
+    run_plugin("iop-edge", options.rest)
 
 
 def _print_check(form: str, errors: Sequence[Problem], warnings: Sequence[Problem]) -> None:
