@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from iop.errors import Failure
 
@@ -24,7 +24,7 @@ def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-_SCAN: Final[Any] = json.JSONDecoder(parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
+_SCAN: Final[Any] = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=tuple).scan_once  # type: ignore[attr-defined]
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
@@ -32,113 +32,98 @@ def _name(text: str, at: int) -> tuple[str, int]:
     plain = _PLAIN_NAME.match(text, at)
     if plain is not None:
         return plain[1], plain.end()
-    at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-    if text[at : at + 1] != '"':
-        raise json.JSONDecodeError("", text, at)
-    name, at = scanstring(text, at + 1, True)
-    colon = _COLON.match(text, at)
-    if colon is None:
-        raise json.JSONDecodeError("", text, at)
-    return name, colon.end()
-
-
-class Member(NamedTuple):
-    """A top-level member: its value, and where the value stands in the text."""
-
-    value: Any
-    start: int
-    end: int
+    name, at = scanstring(text, text.index('"', at) + 1, True)
+    return name, _COLON.match(text, at).end()  # type: ignore[union-attr]
 
 
 class Document:
-    """One JSON object.
+    """One JSON object. Objects inside it are seen as tuples of pairs, so that reading it stays in C."""
 
-    :ivar members: by name; a name given twice is refused.
-    """
+    __slots__ = ("_text", "_values")
 
-    __slots__ = ("_end", "_text", "members")
-
-    def __init__(self, text: str, members: dict[str, Member], end: int) -> None:
+    def __init__(self, text: str, values: dict[str, Any]) -> None:
         self._text = text
-        self.members = members
-        self._end = end
+        self._values = values
 
     @classmethod
     def parse(cls, body: bytes) -> Document:
         """Read a body as JSON whatever its content type says; :raises Failure: ``invalid_json``, ``invalid_value``."""
         try:
-            text = body.decode("utf-8-sig")
+            text = body.decode()
         except UnicodeDecodeError:
             raise Failure("invalid_json", "the request body is not UTF-8") from None
+        if text.startswith("\ufeff"):
+            text = text[1:]
+        return cls.of(text)
+
+    @classmethod
+    def of(cls, text: str) -> Document:
+        """Read a text; :raises Failure: as :meth:`parse`."""
+        skip = _SPACE.match
         try:
-            return cls._scan(text)
+            pairs, end = _SCAN(text, skip(text, 0).end())  # type: ignore[union-attr]
         except StopIteration as stop:
-            raise Failure("invalid_json", f"the request body is not JSON, at character {stop.value}") from None
+            what = f"not JSON, at character {stop.value}" if text.strip() else "empty; a JSON object is needed"
+            raise Failure("invalid_json", f"the request body is {what}") from None
         except RecursionError:
             raise Failure("invalid_json", "the request body is nested too deeply") from None
         except ValueError as error:
             where = f", at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
             raise Failure("invalid_json", f"the request body is not JSON{where}") from None
+        if end != len(text) and skip(text, end).end() != len(text):  # type: ignore[union-attr]
+            raise Failure("invalid_json", f"the request body goes on after its end, at character {end}")
+        if type(pairs) is not tuple:
+            raise Failure("invalid_value", "the request body must be a JSON object")
+        values = dict(pairs)
+        if len(values) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Failure("invalid_value", "a top-level member is given twice", param=twice[:64])
+        return cls(text, values)
 
-    @classmethod
-    def _scan(cls, text: str) -> Document:
-        skip = _SPACE.match
-        at = skip(text, 0).end()  # type: ignore[union-attr]
-        if text[at : at + 1] != "{":
-            if text[at:]:
-                json.loads(text)
-                raise Failure("invalid_value", "the request body must be a JSON object")
-            raise Failure("invalid_json", "the request body is empty; a JSON object is needed")
-        members: dict[str, Member] = {}
-        at = skip(text, at + 1).end()  # type: ignore[union-attr]
-        if text[at : at + 1] == "}":
-            return cls._closed(text, members, at)
-        while True:
-            name, start = _name(text, at)
-            try:
-                value, end = _SCAN(text, start)
-            except StopIteration as stop:
-                raise json.JSONDecodeError("", text, stop.value) from None
-            if name in members:
-                raise Failure("invalid_value", "a top-level member is given twice", param=name[:64])
-            members[name] = Member(value, start, end)
-            sign = _SIGN.match(text, end)
-            if sign is None:
-                raise json.JSONDecodeError("", text, end)
-            at = sign.end()
-            if sign[1] == "}":
-                return cls._closed(text, members, at - 1)
-
-    @classmethod
-    def _closed(cls, text: str, members: dict[str, Member], at: int) -> Document:
-        if _SPACE.match(text, at + 1).end() != len(text):  # type: ignore[union-attr]
-            raise json.JSONDecodeError("", text, at + 1)
-        return cls(text, members, at)
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a member's value."""
-        member = self.members.get(name)
-        return default if member is None else member.value
+        """Return a member's value; an object as a tuple of pairs."""
+        return self._values.get(name, default)
 
     def inner(self, name: str) -> Document | None:
         """Return a member that is an object as a document of its own."""
-        member = self.members.get(name)
-        if member is None or not isinstance(member.value, dict):
+        if type(self._values.get(name)) is not tuple:
             return None
-        return self._scan(self._text[member.start : member.end])
+        start, end = self._spans()[0][name]
+        return self.of(self._text[start:end])
 
     def with_raw(self, changes: Mapping[str, str]) -> str:
         """Return the text with members set to given JSON texts; new ones come last."""
+        if not changes:
+            return self._text
+        spans, close = self._spans()
         pieces, at = [], 0
-        present = sorted((self.members[name].start, name) for name in changes if name in self.members)
-        for start, name in present:
+        for start, name in sorted((spans[name][0], name) for name in changes if name in spans):
             pieces += [self._text[at:start], changes[name]]
-            at = self.members[name].end
-        pieces.append(self._text[at : self._end])
-        comma = bool(self.members)
+            at = spans[name][1]
+        pieces.append(self._text[at:close])
+        comma = bool(spans)
         for name, raw in changes.items():
-            if name not in self.members:
+            if name not in spans:
                 pieces.append(f"{', ' if comma else ''}{json.dumps(name)}: {raw}")
                 comma = True
-        pieces.append(self._text[self._end :])
+        pieces.append(self._text[close:])
         return "".join(pieces)
+
+    def _spans(self) -> tuple[dict[str, tuple[int, int]], int]:
+        """Return where each top-level value stands, and where the object closes. The text is known to be sound."""
+        text, spans = self._text, {}
+        at = text.index("{") + 1
+        while self._values:
+            name, start = _name(text, at)
+            _, end = _SCAN(text, start)
+            spans[name] = start, end
+            sign = _SIGN.match(text, end)
+            assert sign is not None
+            at = sign.end()
+            if sign[1] == "}":
+                return spans, at - 1
+        return spans, text.index("}", at)

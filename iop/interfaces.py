@@ -62,16 +62,10 @@ class IAdapter(Interface):
 
 
 class ISink(Interface):
-    """Where a run's answer goes, in the order ``start``, ``delta``\\ *, then ``complete`` or ``fail``."""
+    """Where a run's answer goes, in the order ``start``, ``delta``\\ *, then ``complete`` or ``fail``; or ``whole``."""
 
     def attach(source):  # type: ignore[no-untyped-def]
         """Name what is to pause: an object with ``pause()`` and ``resume()``, called as credit goes and comes."""
-
-    def cork():  # type: ignore[no-untyped-def]
-        """What is said until ``uncork()`` may travel together: for what is said in one go. Optional."""
-
-    def uncork():  # type: ignore[no-untyped-def]
-        """The end of it; always called in the same turn of the reactor."""
 
     def start(http=None, metadata=None):  # type: ignore[no-untyped-def]
         """The answer begins; ``http`` (:class:`iop.model.HttpResponseHead`) says that bytes follow."""
@@ -81,6 +75,9 @@ class ISink(Interface):
 
     def complete(finish_reason="", usage=None, metadata=None):  # type: ignore[no-untyped-def]
         """The answer is whole."""
+
+    def whole(http, body, finish_reason="", usage=None, metadata=None):  # type: ignore[no-untyped-def]
+        """A passthrough answer that is at hand whole: the same as ``start``, ``delta`` and ``complete``, for less."""
 
     def fail(failure, usage=None):  # type: ignore[no-untyped-def]
         """The run failed with an :class:`iop.errors.Failure`."""

@@ -83,7 +83,7 @@ class RunRequest(NamedTuple):
         return f"RunRequest({self.run_id!r}, adapter={self.adapter!r}, target={self.target!r})"
 
 
-# ---- what a run says: START DELTA* (COMPLETE | ERROR | CANCELLED). Tuples, because a DELTA is made per block. ----
+# ---- what a run says: START DELTA* COMPLETE, or all in one. Tuples, because a DELTA is made per block. ----------
 
 
 class Start(NamedTuple):
@@ -109,6 +109,16 @@ class Complete(NamedTuple):
     metadata: Mapping[str, str] = {}
 
 
+class Whole(NamedTuple):
+    """A short passthrough answer, whole at once: what START, one DELTA and COMPLETE would say, in one event."""
+
+    http: HttpResponseHead
+    body: bytes = b""
+    finish_reason: str = ""
+    usage: Usage | None = None
+    metadata: Mapping[str, str] = {}
+
+
 class Error(NamedTuple):
     """The run failed; ``usage`` is what was counted until then."""
 
@@ -123,7 +133,7 @@ class Cancelled(NamedTuple):
     usage: Usage | None = None
 
 
-RunEvent = Start | Delta | Complete | Error | Cancelled
+RunEvent = Start | Delta | Complete | Whole | Error | Cancelled
 
 
 # ---- what a node is and is told ---------------------------------------------------------------------------------

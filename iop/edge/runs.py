@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -28,18 +27,17 @@ WINDOW = 1 << 20
 """Bytes of an answer that may be on their way to one client."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What a surface wants run.
 
     :ivar input: makes the adapter's input for a target: which one is known only after admission.
     """
 
     model: str
-    input: Callable[[str], bytes] = field(repr=False)
+    input: Callable[[str], bytes]
     http: m.HttpRequestHead | None = None
-    secret_headers: m.Headers = field(default=(), repr=False)
-    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_headers: m.Headers = ()
+    metadata: Mapping[str, str] = {}
 
 
 class Answer(Protocol):
@@ -53,6 +51,9 @@ class Answer(Protocol):
 
     def completed(self, complete: m.Complete) -> None:
         """The answer is whole."""
+
+    def whole(self, whole: m.Whole) -> None:
+        """The answer came whole, at once: nothing came before."""
 
     def failed(self, failure: Failure, usage: m.Usage | None) -> None:
         """The run failed."""
@@ -76,9 +77,10 @@ class Run:
 
     def taken(self, size: int) -> None:
         """So many bytes of the answer have left the edge: let the node send as many."""
-        credit = self._window.taken(size)
-        if credit and not self.ended:
-            self.link.give(self.id, credit)
+        window = self._window
+        window.taken += size
+        if window.taken >= window.step and not self.ended:
+            self.link.give(self.id, window.give())
 
     def cancel(self) -> None:
         """Nobody wants the answer any more; the slot stays taken until the backend has stopped."""
@@ -122,10 +124,13 @@ class Run:
                 self._tell_end(answer, event)
 
     def _tell_end(self, answer: Answer, event: m.RunEvent) -> None:
-        if isinstance(event, m.Complete):
+        if isinstance(event, m.Whole | m.Complete):
             if self.lease is not None:
                 self.lease.resource.unconfirmed = False
-            answer.completed(event)
+            if isinstance(event, m.Whole):
+                answer.whole(event)
+            else:
+                answer.completed(event)
         elif isinstance(event, m.Error):
             answer.failed(event.failure, event.usage)
         elif isinstance(event, m.Cancelled):
@@ -134,9 +139,6 @@ class Run:
     def stop(self, failure: Failure) -> None:
         """End it from this side, for a reason that the client is told."""
         self._fail(failure, stop=True)
-
-    def broken(self, error: Exception) -> None:
-        self._fail(Failure("internal", "the answer could not be handled"), stop=True)
 
     def link_lost(self) -> None:
         self._fail(Failure("node_lost", "the node that ran this was lost"), stop=False)
@@ -150,6 +152,10 @@ class Run:
         self._end()
         if answer is not None:
             answer.failed(failure, None)
+
+    def abandon(self) -> None:
+        """It never left this edge."""
+        self._end()
 
     def _end(self) -> None:
         if self.ended:
@@ -195,14 +201,11 @@ class Runs:
         if ask.model in self._routes:
             return self._start_routed(ask, answer, self._routes[ask.model])
         lease = self.pool.admit(ask.model)
-        try:
-            link = self.nodes.entries[lease.resource.node_id].link
-            assert link is not None
-            run = Run(self, new_id("run"), answer, link, lease)
-            self._dispatch(run, ask, lease.resource.adapter, lease.target, lease.resource.provider_id)
-        except BaseException:
-            lease.release()
-            raise
+        resource = lease.resource
+        link = self.nodes.entries[resource.node_id].link
+        assert link is not None
+        run = Run(self, new_id("run"), answer, link, lease)
+        self._dispatch(run, ask, resource.adapter, lease.target, resource.provider_id)
         return run
 
     def _start_routed(self, ask: Ask, answer: Answer, route: config.ModelRoute) -> Run:
@@ -217,24 +220,23 @@ class Runs:
         raise Failure("no_provider", "no node of the model is up", retry_after_ms=1000)
 
     def _dispatch(self, run: Run, ask: Ask, adapter: str, target: str, provider_id: str) -> None:
-        request = m.RunRequest(
-            run_id=run.id,
-            adapter=adapter,
-            target=target,
-            provider_id=provider_id,
-            mode=m.Mode.PASSTHROUGH if ask.http is not None else m.Mode.NORMALIZED,
-            input=ask.input(target),
-            http=ask.http,
-            secret_headers=ask.secret_headers,
-            metadata=ask.metadata,
-            window_bytes=self.window,
-        )
         self.active.add(run)
         try:
+            request = m.RunRequest(
+                run_id=run.id,
+                adapter=adapter,
+                target=target,
+                provider_id=provider_id,
+                mode=m.Mode.PASSTHROUGH if ask.http is not None else m.Mode.NORMALIZED,
+                input=ask.input(target),
+                http=ask.http,
+                secret_headers=ask.secret_headers,
+                metadata=ask.metadata,
+                window_bytes=self.window,
+            )
             run.link.start(request, run)
         except BaseException:
-            run.link.forget(run.id)
-            self.active.discard(run)
+            run.abandon()
             raise
 
     def _node_changed(self, node_id: str) -> None:

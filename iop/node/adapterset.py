@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from twisted.internet.defer import maybeDeferred
+from twisted.internet.defer import DeferredLock, maybeDeferred
 from twisted.logger import Logger
 
 from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters import Environment
+
+
+PATIENCE = 30.0
+"""Seconds that an adapter may take to start, and to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class AdapterSet:
         self._factory = factory
         self._adapters: dict[str, Any] = {}
         self._labels: dict[str, str] = {}
+        self._turn = DeferredLock()
+        self._stopped = False
         self.payload = m.NodePayload()
 
     @property
@@ -59,7 +65,14 @@ class AdapterSet:
         return self._labels.get(request.provider_id) or self._labels.get(f"adapter {request.adapter}", "")
 
     async def register(self, payload: m.NodePayload) -> Applied:
-        """Make what a registration's payload names; adapters that are the same are kept."""
+        """Make what a registration's payload names; adapters that are the same are kept. One payload at a time."""
+        await self._turn.acquire()
+        try:
+            return await self._register(payload)
+        finally:
+            self._turn.release()
+
+    async def _register(self, payload: m.NodePayload) -> Applied:
         wanted = {adapter.instance: adapter for adapter in payload.adapters if adapter.enabled}
         had = {adapter.instance: adapter for adapter in self.payload.adapters if adapter.enabled}
         for name in [name for name in self._adapters if wanted.get(name) != had.get(name)]:
@@ -74,6 +87,8 @@ class AdapterSet:
             except Failure as failure:
                 failed.append(name)
                 reasons.append(f"{name}: {failure.message}")
+        if self._stopped:
+            await self.stop()
         self._take(payload)
         return Applied(m.RefreshStatus.APPLIED, "; ".join(reasons), tuple(sorted(changed)), tuple(sorted(failed)))
 
@@ -100,7 +115,7 @@ class AdapterSet:
                 raise Failure("invalid_value", where)
             environment = Environment(name=name, reactor=self._reactor, state_dir=self._state_dir / "adapters" / name)
             adapter = factory.make(config.settings, environment)
-            await maybeDeferred(adapter.start)
+            await maybeDeferred(adapter.start).addTimeout(PATIENCE, self._reactor)
         except Failure:
             raise
         except Exception as error:
@@ -111,12 +126,13 @@ class AdapterSet:
     async def _stop(self, name: str) -> None:
         adapter = self._adapters.pop(name)
         try:
-            await maybeDeferred(adapter.stop)
+            await maybeDeferred(adapter.stop).addTimeout(PATIENCE, self._reactor)
         except Exception:
             self.log.failure("the adapter {name} did not stop cleanly", name=name)
 
     async def stop(self) -> None:
-        """Stop every adapter."""
+        """Stop every adapter, those too that are being made."""
+        self._stopped = True
         for name in list(self._adapters):
             await self._stop(name)
 

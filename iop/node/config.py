@@ -31,7 +31,7 @@ def read_token(token_file: str | None, environ: Mapping[str, str]) -> str:
     if token_file is not None:
         return _one_line(token_file, "--token-file")
     if environ.get("IOP_NODE_TOKEN"):
-        return environ["IOP_NODE_TOKEN"]
+        return _one_word(environ["IOP_NODE_TOKEN"], "IOP_NODE_TOKEN")
     folder = environ.get("CREDENTIALS_DIRECTORY")
     if folder is not None and os.path.exists(os.path.join(folder, CREDENTIAL)):
         return _one_line(os.path.join(folder, CREDENTIAL), f"the credential {CREDENTIAL}")
@@ -43,14 +43,23 @@ def read_token(token_file: str | None, environ: Mapping[str, str]) -> str:
 def _one_line(path: str, what: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read(64 << 10).strip()
+            text = file.read(64 << 10)
     except OSError as error:
         raise Failure("invalid_value", f"{what} cannot be read: {error.strerror}: {path}") from None
     except UnicodeDecodeError:
         raise Failure("invalid_value", f"{what} is not text: {path}") from None
-    if not text or len(text.split()) != 1:
-        raise Failure("invalid_value", f"{what} must hold one token and nothing else: {path}")
-    return text
+    return _one_word(text, f"{what} {path}")
+
+
+def _one_word(text: str, what: str) -> str:
+    words = text.split()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        words = []
+    if len(words) != 1:
+        raise Failure("invalid_value", f"{what} must hold one token and nothing else")
+    return words[0]
 
 
 def roots(paths: Sequence[str]) -> tuple[Path, ...]:

@@ -34,10 +34,6 @@ class EventWriter(Protocol):
 
     def send_event(self, run_id: str, seq: int, event: m.RunEvent) -> bool: ...
 
-    def cork(self) -> None: ...
-
-    def uncork(self) -> None: ...
-
 
 @implementer(ISink)
 class NodeRun:
@@ -74,31 +70,29 @@ class NodeRun:
         self._source_paused = False
         self._regulate()
 
-    def cork(self) -> None:
-        self._link.cork()
-
-    def uncork(self) -> None:
-        self._link.uncork()
-
     def start(self, http: m.HttpResponseHead | None = None, metadata: Mapping[str, str] | None = None) -> None:
+        if self.ended:
+            return
         if self.started:
             raise RuntimeError("a run starts once")
         self.started = True
         self._put(m.Start(http, metadata or {}))
 
     def delta(self, body: bytes = b"", text: str = "", reasoning: str = "") -> None:
-        if not self.started or self.ended:
-            if self.ended:
-                return
+        if self.ended:
+            return
+        if not self.started:
             raise RuntimeError("a piece before the start")
-        if body:
-            if len(body) <= PART and self._credit.left > 0 and not self._waiting:  # nearly always
-                self._send(m.Delta(body))
-                if self._credit.left <= 0:
-                    self._regulate()
-                return
-            for part in parts(body):
-                self._put(m.Delta(part))
+        credit = self._credit
+        if body and not self._waiting and credit.left > 0 and len(body) <= PART:  # nearly always
+            self._link.send_event(self.id, self._seq, m.Delta(body))
+            self._seq += 1
+            credit.left -= len(body)
+            if credit.left <= 0:
+                self._regulate()
+            return
+        for part in parts(body) if body else ():
+            self._put(m.Delta(part))
         for part_of_reasoning in text_parts(reasoning) if reasoning else ():
             self._put(m.Delta(reasoning=part_of_reasoning))
         for part_of_text in text_parts(text) if text else ():
@@ -107,9 +101,25 @@ class NodeRun:
     def complete(
         self, finish_reason: str = "", usage: m.Usage | None = None, metadata: Mapping[str, str] | None = None
     ) -> None:
-        if not self.started:
+        if not self.started and not self.ended:
             raise RuntimeError("an end before the start")
         self._end(m.Complete(finish_reason, usage, metadata or {}))
+
+    def whole(
+        self,
+        http: m.HttpResponseHead,
+        body: bytes,
+        finish_reason: str = "",
+        usage: m.Usage | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        if not self.started and len(body) <= PART and self._credit.left > 0 and not self._waiting:
+            self.started = True
+            self._end(m.Whole(http, body, finish_reason, usage, metadata or {}))
+            return
+        self.start(http, None)
+        self.delta(body)
+        self.complete(finish_reason, usage, metadata)
 
     def fail(self, failure: Failure, usage: m.Usage | None = None) -> None:
         self._end(m.Error(failure, usage))
@@ -141,16 +151,29 @@ class NodeRun:
 
     def _send(self, event: m.RunEvent) -> None:
         seq, self._seq = self._seq, self._seq + 1
-        sent = self._link.send_event(self.id, seq, event)
-        if type(event) is m.Delta:
+        try:
+            sent = self._link.send_event(self.id, seq, event)
+        except Exception:  # a value that no message can carry
+            self.log.failure("what an adapter said of {run} cannot be sent", run=self.id)
+            self._unsendable(seq, Failure("internal", "the adapter's answer cannot be sent"))
+            return
+        if not sent:
+            self._unsendable(seq, Failure("answer_too_large", "what the answer says of itself is larger than a frame"))
+        elif type(event) is m.Delta:
             body = event.body or (event.text + event.reasoning).encode("utf-8", "surrogatepass")
             self._credit.spend(len(body))
-        elif not sent:
-            too_large = Failure("answer_too_large", "what the answer says of itself is larger than a frame")
-            self._link.send_event(self.id, seq, m.Error(too_large))
-            self._done(self)
         elif type(event) is not m.Start:
             self._done(self)
+
+    def _unsendable(self, seq: int, failure: Failure) -> None:
+        """End the run in the place of an event that cannot go out."""
+        self._close()
+        self._waiting.clear()
+        self._link.send_event(self.id, seq, m.Error(failure))
+        self._done(self)
+        self.cancelled = True
+        if self.working is not None:
+            self.working.cancel()
 
     def _regulate(self) -> None:
         """Let the source go on exactly while there is credit and the link takes more."""
@@ -165,13 +188,16 @@ class NodeRun:
     def _end(self, event: m.RunEvent) -> None:
         if self.ended:
             return
+        self._close()
+        if isinstance(event, m.Cancelled | m.Error):
+            self._waiting = deque(e for e in self._waiting if type(e) is m.Start)  # nobody needs the rest
+        self._put(event)
+
+    def _close(self) -> None:
         self.ended = True
         self._source = None
         if self.deadline is not None and self.deadline.active():
             self.deadline.cancel()
-        if isinstance(event, m.Cancelled | m.Error):
-            self._waiting = deque(e for e in self._waiting if type(e) is m.Start)  # nobody needs the rest
-        self._put(event)
 
     # ---- its life -----------------------------------------------------------------------------------------------
 
@@ -180,6 +206,8 @@ class NodeRun:
         run = Run(self.request, label)
         self.working = maybeDeferred(adapter.run, run, self)
         self.working.addCallbacks(self._worked, self._broke)
+        if self.cancelled and self.working is not None:  # while it was being started
+            self.working.cancel()
 
     def _worked(self, _: Any) -> None:
         self.working = None
@@ -239,6 +267,7 @@ class Supervisor:
         self._clock = clock
         self.runs: dict[str, NodeRun] = {}
         self.total = 0
+        self._link_paused = False
 
     def run(self, link: EventWriter, request: m.RunRequest, input_size: int) -> None:
         """A run is asked for."""
@@ -250,9 +279,10 @@ class Supervisor:
         self.runs[run.id] = run
         if request.deadline_ms:
             run.deadline = self._clock.callLater(request.deadline_ms / 1000, run.out_of_time)
-        run.missing = max(input_size, len(request.input)) - len(request.input)
-        if not run.missing:
-            self._execute(run)
+        if self._link_paused:
+            run.link_paused(True)
+        run.missing = input_size - len(request.input)
+        self._go_on(run)
 
     def input(self, part: m.RunInput) -> None:
         """The next part of a long input."""
@@ -261,11 +291,14 @@ class Supervisor:
             return
         run.input.append(part.data)
         run.missing -= len(part.data)
-        if run.missing < 0:
+        self._go_on(run)
+
+    def _go_on(self, run: NodeRun) -> None:
+        if not run.missing:
+            self._execute(run)
+        elif run.missing < 0:
             run.missing = 0
             run.fail(Failure("protocol_error", "the run's input is longer than it was said to be"))
-        elif not run.missing:
-            self._execute(run)
 
     def _execute(self, run: NodeRun) -> None:
         if len(run.input) > 1:
@@ -298,11 +331,13 @@ class Supervisor:
 
     def link_paused(self, paused: bool) -> None:
         """The link takes no more for now, or takes again."""
+        self._link_paused = paused
         for run in list(self.runs.values()):
             run.link_paused(paused)
 
     def cancel_all(self) -> None:
         """Nobody can receive the answers any more."""
+        self._link_paused = False
         for run in list(self.runs.values()):
             run.abandon()
 

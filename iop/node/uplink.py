@@ -211,11 +211,14 @@ class Uplink(Service):
         self._supervisor.link_paused(False)
 
     def link_lost(self, reason: str) -> None:
-        was_registered = self.node_id != "" and self._register_timer is None and not self._said
+        unanswered = self._register_timer is not None
+        was_registered = self.node_id != "" and not unanswered and not self._said
         self._registering_done()
         self._link = None
         self._supervisor.cancel_all()
-        if was_registered and self.running:
+        if unanswered and self.running:
+            self._say("the edge did not register this node: {why}", reason)
+        elif was_registered and self.running:
             self.log.warn("the link to the edge is lost: {reason}", reason=reason)
         self._again()
 

@@ -27,11 +27,14 @@ def parts(data: bytes) -> Iterator[bytes]:
 
 
 def text_parts(text: str) -> Iterator[str]:
-    """Cut ``text`` into pieces of at most :data:`PART` bytes of UTF-8, never inside a character."""
+    """Cut ``text`` into pieces of at most :data:`PART` bytes of UTF-8, never inside a character.
+
+    A long one is made clean first (:func:`clean_text`): a cut must not part a pair of surrogates.
+    """
     if len(text) * 4 <= PART:
         yield text
         return
-    encoded = text.encode()
+    encoded = clean_text(text).encode()
     start = 0
     while start < len(encoded):
         end = min(start + PART, len(encoded))

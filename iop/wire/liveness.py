@@ -20,22 +20,18 @@ class Check(Enum):
 
 
 class Liveness:
-    """Counts silence in heartbeats. Any byte heard clears it."""
+    """Counts beats in which no frame came."""
 
-    __slots__ = ("_asked", "_heard")
+    __slots__ = ("_asked", "_frames")
 
     def __init__(self) -> None:
-        self._heard = True
+        self._frames = -1
         self._asked = 0
 
-    def heard(self) -> None:
-        """Bytes came."""
-        self._heard = True
-
-    def beat(self) -> Check:
-        """Called once a heartbeat."""
-        if self._heard:
-            self._heard = False
+    def beat(self, frames: int) -> Check:
+        """Called once a heartbeat with the number of frames that ever came."""
+        if frames != self._frames:
+            self._frames = frames
             self._asked = 0
             return Check.FINE
         if self._asked == PATIENCE:

@@ -72,6 +72,12 @@ SENDS: Mapping[Side, Mapping[str, Mapping[LinkState, LinkState]]] = {
 """The same for what one sends: breaking it is a bug of ours, not of the peer's."""
 
 
+ESTABLISHED: Mapping[Side, frozenset[str]] = {
+    side: frozenset(kind for kind, states in table.items() if states is _UP) for side, table in RECEIVES.items()
+}
+"""What may arrive on a registered link and changes nothing about the link: nearly every message."""
+
+
 class Peer:
     """One side's view of a link."""
 
@@ -107,6 +113,7 @@ class RunState(IntEnum):
 
 RUN: Mapping[tuple[RunState, type], RunState] = {
     (RunState.ASKED, m.Start): RunState.STARTED,
+    (RunState.ASKED, m.Whole): RunState.ENDED,
     (RunState.ASKED, m.Error): RunState.ENDED,
     (RunState.ASKED, m.Cancelled): RunState.ENDED,
     (RunState.STARTED, m.Delta): RunState.STARTED,
@@ -114,7 +121,10 @@ RUN: Mapping[tuple[RunState, type], RunState] = {
     (RunState.STARTED, m.Error): RunState.ENDED,
     (RunState.STARTED, m.Cancelled): RunState.ENDED,
 }
-"""``RunRequest → START → DELTA* → COMPLETE | ERROR | CANCELLED``; nothing after a terminal event."""
+"""``RunRequest → START → DELTA* → COMPLETE | ERROR | CANCELLED``, or COMPLETE alone with everything in it.
+
+Nothing comes after a terminal event.
+"""
 
 
 class RunRules:

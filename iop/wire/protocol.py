@@ -17,7 +17,7 @@ from iop.wire import translate
 from iop.wire.calls import Calls
 from iop.wire.frames import MAX_FRAME, MAX_FRAME_UNREGISTERED
 from iop.wire.liveness import Check, Liveness
-from iop.wire.peer import LinkState, Peer, Side, Violation
+from iop.wire.peer import ESTABLISHED, LinkState, Peer, Side, Violation
 
 
 class Receiver(Protocol):
@@ -72,21 +72,23 @@ class Link(Int32StringReceiver):
 
     def __init__(self, side: Side, receiver: Any, clock: IReactorTime, heartbeat_ms: int = 10_000) -> None:
         self.peer = Peer(side)
+        self._established = ESTABLISHED[side]
         self.calls = Calls(clock)
         self.heartbeat_ms = heartbeat_ms
         self.max_frame = MAX_FRAME
         self.lost = False
         self.paused = False
         self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
+        if side is Side.NODE:  # whom one has dialled is no stranger, and its first answer holds the whole payload
+            self.MAX_LENGTH = MAX_FRAME
         self._receiver = receiver
         self._handlers = {kind: getattr(receiver, name) for kind, name in HANDLERS[side].items() if name != "answer"}
-        self._on_event = self._handlers.get("run_event")
+        self._on_event: Any = self._handlers.get("run_event")
         self._clock = clock
         self._liveness = Liveness()
         self._beating: IDelayedCall | None = None
         self._nonce = 0
         self._unknown: set[str] = set()
-        self._corked: list[bytes] | None = None
         self._reason = ""
 
     # ---- sending ------------------------------------------------------------------------------------------------
@@ -95,13 +97,24 @@ class Link(Int32StringReceiver):
         """Send any message but a run event or a long input; a lost link swallows it."""
         if self.lost or self.peer.state is LinkState.CLOSED:
             return
-        self.peer.sent(translate.KINDS[type(message)])
-        self.send_envelope(translate.encode(message))
-        self._registered()
+        kind = translate.KINDS[type(message)]
+        self.peer.sent(kind)
+        if not self.send_envelope(translate.encode(message)):
+            self._refuse(f"{kind} to send is longer than a frame")
+        elif self._beating is None:
+            self._registered()
 
     def send_event(self, run_id: str, seq: int, event: m.RunEvent) -> bool:
         """Send a run's event; False when it is longer than a frame and was not sent."""
-        return self.send_envelope(translate.encode_event(run_id, seq, event))
+        envelope = translate.encode_event(run_id, seq, event)
+        size = len(envelope)
+        if size > self.max_frame:
+            return False
+        if not self.lost:  # send_envelope once more, a call less: this is made per block
+            self.frames_out += 1
+            self.bytes_out += size + 4
+            send_now(self.transport, size.to_bytes(4, "big") + envelope)
+        return True
 
     def send_run(self, request: m.RunRequest, first: bytes) -> bool:
         """Send a run's request with the first part of its input; False when that is longer than a frame."""
@@ -116,22 +129,8 @@ class Link(Int32StringReceiver):
             return True
         self.frames_out += 1
         self.bytes_out += size + 4
-        if self._corked is None:
-            send_now(self.transport, size.to_bytes(4, "big") + envelope)
-        else:
-            self._corked += size.to_bytes(4, "big"), envelope
+        send_now(self.transport, size.to_bytes(4, "big") + envelope)
         return True
-
-    def cork(self) -> None:
-        """Hold what is sent until :meth:`uncork`: it goes out in one system call."""
-        if self._corked is None:
-            self._corked = []
-
-    def uncork(self) -> None:
-        """Send what was held."""
-        corked, self._corked = self._corked, None
-        if corked and not self.lost:
-            send_now(self.transport, b"".join(corked))
 
     def ping(self) -> None:
         """Ask whether the other side lives."""
@@ -140,7 +139,6 @@ class Link(Int32StringReceiver):
 
     def close(self, reason: str) -> None:
         """Close once everything is written."""
-        self.uncork()
         self._end(reason)
         if self.transport is not None:
             self.transport.unregisterProducer()  # type: ignore[attr-defined]
@@ -165,27 +163,31 @@ class Link(Int32StringReceiver):
         self.bytes_in += len(string) + 4
         try:
             kind, envelope = translate.parse(string)
-            if kind == "run_event" and self.peer.state is LinkState.REGISTERED and self._on_event is not None:
-                event = envelope.run_event
-                self._on_event(event.run_id, event.seq, translate.decode_event(event))
+            if kind in self._established and self.peer.state is LinkState.REGISTERED:
+                if kind == "run_event":
+                    event = envelope.run_event
+                    self._on_event(event.run_id, event.seq, translate.decode_event(event))
+                else:
+                    self._received(kind, translate.decode(kind, envelope))
             elif kind is None:
                 self._unknown_body(translate.unknown_kind(envelope))
             else:
                 self.peer.received(kind)
                 self._received(kind, translate.decode(kind, envelope))
+                self._registered()
         except (Violation, translate.Malformed) as error:
             self._refuse(str(error))
         except Exception:
             self.log.failure("a message on a link could not be handled")
 
     def _received(self, kind: str, message: Any) -> None:
-        if kind == "ping":
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(message)
+        elif kind == "ping":
             self.send(m.Pong(message.nonce))
         elif kind == "pong":
             pass  # being heard is all it is for
-        elif kind in self._handlers:
-            self._registered()
-            self._handlers[kind](message)
         elif not self.calls.answered(message.request_id, message):
             self.log.debug("an answer that nobody waits for: {kind}", kind=kind)
 
@@ -209,7 +211,7 @@ class Link(Int32StringReceiver):
         self._beating = self._clock.callLater(self.heartbeat_ms / 1000, self._beat)
 
     def _beat(self) -> None:
-        check = self._liveness.beat()
+        check = self._liveness.beat(self.frames_in)
         if check is Check.LOST:
             self._refuse("the other side does not answer")
             return
@@ -225,10 +227,6 @@ class Link(Int32StringReceiver):
         unwrap(self)
         self.transport.registerProducer(self, True)  # type: ignore[attr-defined]
         self._receiver.link_made(self)
-
-    def dataReceived(self, data: bytes) -> None:
-        self._liveness.heard()
-        super().dataReceived(data)
 
     def lengthLimitExceeded(self, length: int) -> None:
         self._refuse(f"a frame of {length} bytes, more than {self.MAX_LENGTH}")

@@ -7,6 +7,7 @@ field names of the Envelope's ``body``. Run events have functions of their own: 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ NORMALIZED, PASSTHROUGH = pb.RunRequest.NORMALIZED, pb.RunRequest.PASSTHROUGH
 
 _MODES: Final = {NORMALIZED: m.Mode.NORMALIZED, PASSTHROUGH: m.Mode.PASSTHROUGH}
 _NOTHING: Final[Mapping[str, str]] = {}
+_SECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 
 BUILT_IN_SETTINGS: Final = {
     "openai_compat": pb.OpenAICompatAdapterConfig,
@@ -77,24 +79,34 @@ def encode_event(run_id: str, seq: int, event: m.RunEvent) -> bytes:
     return envelope.SerializeToString()
 
 
-def _fill_event(made: pb.RunEvent, event: m.Start | m.Complete | m.Error | m.Cancelled) -> None:
-    if isinstance(event, m.Start):
+def _fill_event(made: pb.RunEvent, event: Any) -> None:
+    kind = type(event)
+    if kind is m.Whole:
+        made.type = COMPLETE
+        made.body = event.body
+        _put_head(made.http, event.http)
+    elif kind is m.Start:
         made.type = START
         if event.http is not None:
-            made.http.status = event.http.status
-            _put_headers(made.http.headers, event.http.headers)
-    elif isinstance(event, m.Complete):
+            _put_head(made.http, event.http)
+    elif kind is m.Complete:
         made.type = COMPLETE
-        made.finish_reason = event.finish_reason
-    elif isinstance(event, m.Error):
+    elif kind is m.Error:
         made.type = ERROR
         made.error.CopyFrom(_failure_to_pb(event.failure))
     else:
         made.type = CANCELLED
-    if not isinstance(event, m.Start) and event.usage is not None:
+    if kind is not m.Start and event.usage is not None:
         _put_usage(made.usage, event.usage)
-    if not isinstance(event, m.Cancelled) and event.metadata:
+    if kind is m.Whole or kind is m.Complete:
+        made.finish_reason = clean_text(event.finish_reason)
+    if kind is not m.Cancelled and event.metadata:
         _put_map(made.metadata, event.metadata)
+
+
+def _put_head(made: pb.HttpResponse, head: m.HttpResponseHead) -> None:
+    made.status = head.status
+    _put_headers(made.headers, head.headers)
 
 
 def _put_usage(made: pb.Usage, usage: m.Usage) -> None:
@@ -116,11 +128,13 @@ def decode_event(made: pb.RunEvent) -> m.RunEvent:
         body = made.body
         return m.Delta(body) if body else m.Delta(b"", made.text, made.reasoning)
     metadata = dict(made.metadata) if made.metadata else _NOTHING
+    http = m.HttpResponseHead(made.http.status, _pairs(made.http.headers)) if made.HasField("http") else None
     if kind == START:
-        http = m.HttpResponseHead(made.http.status, _pairs(made.http.headers)) if made.HasField("http") else None
         return m.Start(http, metadata)
     usage = _usage(made.usage) if made.HasField("usage") else None
     if kind == COMPLETE:
+        if http is not None:
+            return m.Whole(http, made.body, made.finish_reason, usage, metadata)
         return m.Complete(made.finish_reason, usage, metadata)
     if kind == ERROR:
         return m.Error(_failure(made.error), usage, metadata)
@@ -260,21 +274,35 @@ def _adapter_to_pb(adapter: m.AdapterConfig) -> pb.AdapterConfig:
     else:
         if isinstance(settings.get("context_size"), Mapping):
             settings["context_sizes"] = settings.pop("context_size")
+        if isinstance(settings.get("keep_alive"), int):
+            settings["keep_alive"] = str(settings["keep_alive"])
         getattr(made, adapter.type).CopyFrom(message(**settings))
     return made
+
+
+def _json_object(text: bytes) -> dict[str, Any]:
+    try:
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("an adapter's settings are not JSON") from error
+    if not isinstance(settings, dict):
+        raise Malformed("an adapter's settings are not an object")
+    return settings
 
 
 def _adapter(made: pb.AdapterConfig) -> m.AdapterConfig:
     kind = made.WhichOneof("settings")
     settings: dict[str, Any] = {}
     if kind == "extension":
-        settings = json.loads(made.extension)
+        settings = _json_object(made.extension)
     elif kind is not None:
         for field, value in getattr(made, kind).ListFields():
             is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
             settings[field.name] = dict(value) if is_map else list(value) if field.is_repeated else value
         if "context_sizes" in settings:
             settings["context_size"] = settings.pop("context_sizes")
+        if _SECONDS.fullmatch(settings.get("keep_alive", "")):
+            settings["keep_alive"] = int(settings["keep_alive"])
     return m.AdapterConfig(made.name, made.type, made.enabled, settings)
 
 
@@ -399,7 +427,7 @@ _ENCODE: Final[Mapping[type, tuple[str, Callable[[Any], Any]]]] = {
             protocol_version=v.protocol_version,
             agent_version=v.agent_version,
             instance_id=v.instance_id,
-            hostname=v.hostname,
+            hostname=clean_text(v.hostname),
             platform=v.platform,
             adapter_types=v.adapter_types,
         ),

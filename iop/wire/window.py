@@ -27,18 +27,19 @@ class Credit:
 
 
 class Window:
-    """The edge's end: gives credit back in steps of a quarter window, so that few frames carry it."""
+    """The edge's end: gives credit back in steps of a quarter window, so that few frames carry it.
 
-    __slots__ = ("_step", "_taken")
+    :ivar taken: bytes that left the edge and were not given back yet; whoever adds to it calls :meth:`give` when
+        ``taken >= step``.
+    """
+
+    __slots__ = ("step", "taken")
 
     def __init__(self, window: int) -> None:
-        self._step = max(1, window // 4)
-        self._taken = 0
+        self.step = max(1, window // 4)
+        self.taken = 0
 
-    def taken(self, size: int) -> int:
-        """Note that ``size`` more bytes left the edge; return the credit to give back now, often 0."""
-        self._taken += size
-        if self._taken < self._step:
-            return 0
-        give, self._taken = self._taken, 0
-        return give
+    def give(self) -> int:
+        """Return the credit to give back now."""
+        credit, self.taken = self.taken, 0
+        return credit

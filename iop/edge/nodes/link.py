@@ -26,8 +26,8 @@ class RemoteRun(Protocol):
     def event(self, seq: int, event: m.RunEvent) -> None:
         """An event came."""
 
-    def broken(self, error: Exception) -> None:
-        """An event could not be handled."""
+    def stop(self, failure: Failure) -> None:
+        """An event could not be handled: end it."""
 
     def link_lost(self) -> None:
         """Nothing more will come."""
@@ -95,14 +95,16 @@ class NodeLink:
     def cancel(self, run_id: str) -> Any:
         """Ask for a run's end; return a Deferred of the :class:`~iop.model.CancelResponse`."""
         assert self.wire is not None
-        self._inputs = deque((i, data) for i, data in self._inputs if i != run_id)
+        self._drop_input(run_id)
         request_id, answer = self.wire.calls.ask(CANCEL_PATIENCE)
         self.wire.send(m.CancelRequest(request_id, m.CancelAction.CANCEL_RUN, run_id))
         return answer
 
     def forget(self, run_id: str) -> None:
-        """A run has ended here; what comes of it later is dropped."""
+        """A run has ended here; what comes of it later is dropped, what is left of its input too."""
         self._runs.pop(run_id, None)
+        if self._inputs:
+            self._drop_input(run_id)
 
     def close(self, reason: str) -> None:
         """End the link."""
@@ -113,6 +115,9 @@ class NodeLink:
         """Break the link."""
         if self.wire is not None:
             self.wire.drop(reason)
+
+    def _drop_input(self, run_id: str) -> None:
+        self._inputs = deque((i, data) for i, data in self._inputs if i != run_id)
 
     def _pump(self) -> None:
         """Send parts of long inputs, one a run in turn, while the link takes them."""
@@ -140,9 +145,11 @@ class NodeLink:
             return
         try:
             run.event(seq, event)
-        except Exception as error:  # one run's trouble is no other's
+        except Failure as failure:
+            run.stop(failure)
+        except Exception:  # one run's trouble is no other's
             self.log.failure("an event of {run} could not be handled", run=run_id)
-            run.broken(error)
+            run.stop(Failure("internal", "the answer could not be handled"))
 
     def on_refresh_response(self, response: m.NodeConfigRefreshResponse) -> None:
         if not response.request_id:
@@ -169,8 +176,11 @@ class NodeLink:
         self._inputs.clear()
         self._registrar.lost(self, reason)
         runs, self._runs = self._runs, {}
-        for run in runs.values():
-            run.link_lost()
+        for run_id, run in runs.items():
+            try:
+                run.link_lost()
+            except Exception:
+                self.log.failure("the end of {run} could not be handled", run=run_id)
 
     def stop_waiting(self) -> None:
         """It said who it is, or is gone."""

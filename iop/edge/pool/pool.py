@@ -18,6 +18,7 @@ class Group:
     """A model and the providers that may serve it, in the order of the configuration."""
 
     model: str
+    resources: tuple[Resource, ...]
     order: tuple[str, ...]
     targets: dict[str, str]
     last: str | None = None
@@ -64,6 +65,7 @@ class Pool:
         self.groups = {
             model.id: Group(
                 model.id,
+                tuple(self.resources[provider.id] for provider in model.providers),
                 tuple(provider.id for provider in model.providers),
                 {provider.id: provider.target for provider in model.providers},
             )
@@ -78,7 +80,7 @@ class Pool:
         group = self.groups.get(model)
         if group is None:
             raise Failure("model_not_found", "the model does not exist", param="model")
-        candidates = [r for r in map(self.resources.__getitem__, group.order) if r.candidate]
+        candidates = [resource for resource in group.resources if resource.candidate]
         if not candidates:
             raise Failure("no_provider", "no provider of the model is up", retry_after_ms=_RETRY_AFTER_MS)
         chosen = choose(candidates, group.order, group.last)
@@ -97,7 +99,7 @@ class Pool:
     @property
     def ready(self) -> bool:
         """Whether any provider of any model group can serve."""
-        return any(self.resources[id].candidate for group in self.groups.values() for id in group.order)
+        return any(resource.candidate for group in self.groups.values() for resource in group.resources)
 
     @property
     def in_flight(self) -> int:

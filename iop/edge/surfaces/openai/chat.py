@@ -45,21 +45,27 @@ class PassthroughAnswer:
     def delta(self, delta: m.Delta) -> None:
         body = delta.body
         if self._flowing:
-            self._pass(body)
+            if not self._exchange.write(body):
+                self._unread += len(body)
+            elif self.run is not None:
+                self.run.taken(len(body))
             return
         self._held.append(body)
         self._size += len(body)
         if self._size >= self._hold:
             self._flow()
-            for piece in self._held:
-                self._pass(piece)
-            self._held = []
+            held, self._held = b"".join(self._held), []
+            self.delta(m.Delta(held))
 
     def completed(self, complete: m.Complete) -> None:
         if self._flowing:
             self._exchange.finish()
         else:
             self._exchange.respond(self._head.status, self._response_headers(), b"".join(self._held))
+
+    def whole(self, whole: m.Whole) -> None:
+        headers = [*codec.response_headers(whole.http.headers), *self._headers]
+        self._exchange.respond(whole.http.status, headers, whole.body)
 
     def failed(self, failure: Failure, usage: m.Usage | None) -> None:
         exchange = self._exchange
@@ -87,12 +93,6 @@ class PassthroughAnswer:
         if self._streams:
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         self._exchange.start(self._head.status, headers)
-
-    def _pass(self, body: bytes) -> None:
-        if not self._exchange.write(body):
-            self._unread += len(body)
-        elif self.run is not None:
-            self.run.taken(len(body))
 
     def _drained(self) -> None:
         size, self._unread = self._unread, 0

@@ -26,7 +26,6 @@ _BREAKS_HEAD: Final = re.compile("[\r\n\0]")
 
 _FORWARDED: Final = frozenset(
     {
-        b"accept",
         b"anthropic-version",
         b"anthropic-beta",
         b"openai-beta",
@@ -53,7 +52,7 @@ _PUBLIC_CODE: Final = {
 
 def error_object(failure: Failure) -> dict[str, Any]:
     """Return the error document of a failure."""
-    code = _PUBLIC_CODE.get(failure.code, failure.code)
+    code = _PUBLIC_CODE.get(failure.code, failure.code) or None
     return {"error": {"message": failure.message, "type": failure.type, "param": failure.param, "code": code}}
 
 
@@ -85,6 +84,11 @@ def model_object(id: str, created: int, context_window_tokens: int | None) -> di
     return made
 
 
+def _wrong(document: Document, name: str, what: str) -> Failure:
+    verb = "must be" if name in document else "is needed, as"
+    return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
+
+
 class ChatRequest(NamedTuple):
     """What the edge needs to know of a chat request.
 
@@ -101,22 +105,18 @@ class ChatRequest(NamedTuple):
     def parse(cls, body: bytes) -> ChatRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
         document = Document.parse(body)
-        model = document.get("model")
+        model, messages = document.get("model"), document.get("messages")
+        stream, options = document.get("stream"), document.get("stream_options")
         if not isinstance(model, str) or not model:
-            what = "is needed" if "model" not in document.members else "must be a non-empty string"
-            raise Failure("invalid_value", f"`model` {what}", param="model")
-        messages = document.get("messages")
+            raise _wrong(document, "model", "a non-empty string")
         if not isinstance(messages, list):
-            what = "is needed" if "messages" not in document.members else "must be a list"
-            raise Failure("invalid_value", f"`messages` {what}", param="messages")
-        stream = document.get("stream")
+            raise _wrong(document, "messages", "a list")
         if stream is not None and not isinstance(stream, bool):
-            raise Failure("invalid_value", "`stream` must be true or false", param="stream")
-        options = document.get("stream_options")
-        if options is not None and not isinstance(options, dict):
-            raise Failure("invalid_value", "`stream_options` must be an object", param="stream_options")
-        asked = bool(stream) and isinstance(options, dict) and options.get("include_usage") is True
-        return cls(body, document, model, bool(stream), asked)
+            raise _wrong(document, "stream", "true or false")
+        if options is not None and not isinstance(options, tuple):
+            raise _wrong(document, "stream_options", "an object")
+        asked = stream is True and options is not None and dict(options).get("include_usage") is True
+        return cls(body, document, model, stream is True, asked)
 
     def body_for(self, target: str) -> bytes:
         """Return the body for a backend: its own name for the model, and usage at the end of a stream."""
@@ -132,9 +132,9 @@ class ChatRequest(NamedTuple):
 
 def forwarded(headers: Mapping[bytes, bytes], request_id: bytes) -> m.Headers:
     """Return what of a client's headers goes to the backend."""
-    kept = [(n.decode("ascii"), v.decode("latin-1")) for n, v in headers.items() if n in _FORWARDED]
-    kept.append(("x-request-id", request_id.decode("ascii")))
-    return tuple(kept)
+    kept = [("x-request-id", request_id.decode("ascii"))]
+    also = _FORWARDED & headers.keys()
+    return (*kept, *[(name.decode("ascii"), headers[name].decode("latin-1")) for name in also]) if also else tuple(kept)
 
 
 def response_headers(headers: m.Headers) -> RawHeaders:

@@ -23,10 +23,13 @@ from iop.node.adapters.openai_compat.watch import Stream, Whole
 from iop.settings import OPENAI_COMPAT_SETTINGS
 
 STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
-"""Backends that go on generating after a non-streaming client has left."""
+"""Backends that go on generating after a non-streaming client has left; llama.cpp also writes no null content."""
 
 MAX_COLLECTED: Final = 32 << 20
-"""Bytes of an answer that is put together here, or of an error's body that is read."""
+"""Bytes of an answer that is put together here."""
+
+MAX_ERROR: Final = 1 << 20
+"""Bytes of an error's body that are read."""
 
 _DROPPED: Final = frozenset(
     {
@@ -96,7 +99,7 @@ class OpenAICompatAdapter:
         body, assembly = request.input, None
         if self._streams_upstream(run):
             body, streamed = _streamed(body)
-            assembly = Assembly() if streamed else None
+            assembly = Assembly("" if self._goes_on(run) else None) if streamed else None
         answer = _Answer(sink, assembly, strip_usage=request.metadata.get("openai_strip_usage") == "true")
         answer.call = self._client.request(
             request.http.method,
@@ -148,7 +151,10 @@ class OpenAICompatAdapter:
         assert run.request.http is not None
         if self._stream_upstream == "never" or run.request.http.path != "/v1/chat/completions":
             return False
-        return self._stream_upstream == "always" or (run.provider or self._label) in STREAMED_UPSTREAM
+        return self._stream_upstream == "always" or self._goes_on(run)
+
+    def _goes_on(self, run: Run) -> bool:
+        return (run.provider or self._label) in STREAMED_UPSTREAM
 
     def _get(self, path: str) -> Deferred[Any]:
         """Ask for a small document; fires with status and body."""
@@ -175,7 +181,7 @@ def model_ids(body: bytes) -> list[str]:
     """Return the ids of a ``/v1/models`` document."""
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     data = said.get("data") if isinstance(said, dict) else None
     found = [entry.get("id") for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
@@ -249,9 +255,17 @@ class _Answer:
     def block(self, data: bytes) -> None:
         if self.done.called:
             return
+        if self._started and self._streaming:  # nearly always
+            data = self._watch.feed(data)
+            if data:
+                self._sink.delta(data)
+            if self._watch.failure is not None:
+                self._fail(self._watch.failure)
+            return
         if not 200 <= self._status < 300:
-            if len(self._collected) < MAX_COLLECTED:
-                self._collected += data
+            self._collected += data
+            if len(self._collected) > MAX_ERROR:
+                self._refused()
             return
         self._pass(self._watch.feed(data))
         if self._watch.failure is not None:
@@ -261,9 +275,9 @@ class _Answer:
         if self.done.called:
             return
         if not 200 <= self._status < 300:
-            self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
-            return
-        self._finish()
+            self._refused()
+        else:
+            self._finish()
 
     def failed(self, failure: Failure) -> None:
         if self.done.called:
@@ -271,7 +285,7 @@ class _Answer:
         if isinstance(self._watch, Stream) and self._watch.done:
             self._finish()  # all was said; how the connection ended does not matter
         elif not 200 <= self._status < 300 and self._status:
-            self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
+            self._refused()
         else:
             self._fail(failure)
 
@@ -280,58 +294,54 @@ class _Answer:
     def _pass(self, data: bytes) -> None:
         if not data:
             return
-        if not self._streaming:
-            self._hold(data)
-        elif self._started:
-            self._sink.delta(data)
-        else:
-            self._sink.cork()
+        if self._streaming:
             self._say(data)
-            self._sink.uncork()
-
-    def _say(self, data: bytes) -> None:
-        if not self._started:
-            self._started = True
-            self._sink.start(self._head)
-        if data:
-            self._sink.delta(data)
-
-    def _hold(self, data: bytes) -> None:
-        """Keep what makes a document: all of one that is put together here, else the last block.
-
-        The last block then travels with the end, and a short answer is one write on the link.
-        """
-        if self._assembly is None and self._collected:
+            return
+        if self._assembly is None and self._collected:  # a long document: it begins before its end is known
             self._say(bytes(self._collected))
             self._collected.clear()
         self._collected += data
         if len(self._collected) > MAX_COLLECTED:
             self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
 
+    def _say(self, data: bytes) -> None:
+        if not self._started:
+            self._started = True
+            self._sink.start(self._head)
+        self._sink.delta(data)
+
     def _finish(self) -> None:
         watch = self._watch
-        self._sink.cork()
-        if isinstance(watch, Stream):
-            self._pass(watch.end())
-        if watch.failure is not None:
+        self._pass(watch.end())
+        if watch.failure is None and self._assembly is not None:
+            watch.failure = self._put_together(self._assembly)
+        if self.done.called or watch.failure is not None:
             self._fail(watch.failure)
+            return
+        if self._started:
+            self._sink.delta(bytes(self._collected))
+            self._sink.complete(watch.finish_reason, watch.usage)
         else:
-            if self._assembly is not None:
-                self._put_together(self._assembly)
-            self._say(b"" if self._streaming else bytes(self._collected))
-            self._sink.complete(watch.finish_reason if isinstance(watch, Stream) else "", watch.usage)
-            self._close(None)
-        self._sink.uncork()
+            self._sink.whole(self._head, bytes(self._collected), watch.finish_reason, watch.usage)
+        self._close(None)
 
-    def _put_together(self, assembly: Assembly) -> None:
+    def _put_together(self, assembly: Assembly) -> Failure | None:
+        """Make one document of the stream that was collected; return why that cannot be."""
         for block in sse.blocks(bytes(self._collected)):
             data = sse.data_of(block)
             if data is not None and data.strip() != b"[DONE]":
-                assembly.add(json.loads(data))
+                try:
+                    assembly.add(json.loads(data))
+                except (ValueError, TypeError, AttributeError, RecursionError):
+                    return Failure("upstream_error", "the backend's stream cannot be put together")
         headers = [(n, v) for n, v in self._head.headers if n not in ("content-type", "cache-control")]
         self._head = m.HttpResponseHead(self._status, (("content-type", "application/json"), *headers))
         whole = json.dumps(assembly.document(), separators=(",", ":"), ensure_ascii=False)
         self._collected[:] = whole.encode("utf-8", "surrogatepass")
+        return None
+
+    def _refused(self) -> None:
+        self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
 
     def _fail(self, failure: Failure) -> None:
         self._sink.fail(failure, self._watch.usage)

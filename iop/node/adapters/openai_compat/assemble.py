@@ -6,15 +6,20 @@ often not at all when another does; so a non-streaming run is streamed upstream 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
 class Assembly:
-    """A chat completion made of chunks, in the order they came."""
+    """A chat completion made of chunks, in the order they came.
 
-    __slots__ = ("_choices", "_top")
+    :param no_content: what the backend says in a message without text (one that calls tools, say): null, or nothing.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_choices", "_no_content", "_top")
+
+    def __init__(self, no_content: str | None = None) -> None:
+        self._no_content = no_content
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
 
@@ -33,7 +38,10 @@ class Assembly:
     def _choice(self, part: dict[str, Any]) -> None:
         index = part.get("index")
         index = index if isinstance(index, int) else 0
-        choice = self._choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}})
+        choice = self._choices.get(index)
+        if choice is None:
+            message = {"role": "assistant", "content": self._no_content}
+            choice = self._choices[index] = {"index": index, "message": message}
         delta = part.get("delta")
         if isinstance(delta, dict):
             _merge_message(choice["message"], delta)
@@ -81,7 +89,8 @@ def _merge_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
         if key == "function" and isinstance(value, dict):
             function = call["function"]
             function["name"] = function["name"] or value.get("name") or ""
-            function["arguments"] += value.get("arguments") or ""
+            arguments = value.get("arguments") or ""
+            function["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
         elif key != "index" and value is not None and not call.get(key):
             call[key] = value
 

@@ -21,10 +21,11 @@ _LONGEST_USAGE: Final = 4 << 10
 _DECODER: Final = json.JSONDecoder()
 
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
+_ERROR_DOCUMENT: Final = re.compile(rb'\{\s*"error"\s*:\s*(?!null)\S')
 _SAYS_ERROR: Final = re.compile(rb'"error"\s*:\s*(?!null)\S')
 
-_MARKS: Final = (b'"finish_reason":"', b'"finish_reason": "', b"data: [DONE]", b'"choices":[]', b'"choices": []')
-"""What makes a block worth a look."""
+_MARKS: Final = (b'"finish_reason":"', b'"finish_reason": "', b"data: [DONE]", b"[]")
+"""What makes a block worth a look; ``[]`` stands for a chunk without choices."""
 
 _NULLABLE: Final = (
     (b'"usage"', re.compile(rb'"usage"\s*:\s*(?!null)\S')),
@@ -72,8 +73,8 @@ class Stream:
         if self._carry:
             data = self._carry + data
             self._carry = b""
-        end = sse.whole(data)
-        if end != len(data):
+        if not data.endswith(b"\n\n"):
+            end = sse.whole(data)
             data, self._carry = data[:end], data[end:]
             if len(self._carry) > LONGEST_EVENT:
                 self.failure = Failure("upstream_error", "the backend sent an event without an end")
@@ -108,7 +109,7 @@ class Stream:
             return sse.DONE
         try:
             chunk = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return block
         return self._chunk(chunk, block) if isinstance(chunk, dict) else block
 
@@ -162,30 +163,39 @@ def _complete(block: bytes) -> bool:
         return True
     try:
         json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
 
 class Whole:
-    """One JSON document on its way through."""
+    """One JSON document on its way through.
 
-    __slots__ = ("_begun", "_tail", "failure")
+    :ivar failure: at the :meth:`end`, what the document says went wrong.
+    """
+
+    __slots__ = ("_begun", "_is_error", "_tail", "failure", "finish_reason")
 
     def __init__(self) -> None:
-        self._begun = False
+        self._begun = self._is_error = False
         self._tail = b""
         self.failure: Failure | None = None
+        self.finish_reason = ""
 
     def feed(self, data: bytes) -> bytes:
         """Take what a read brought; return it, unless the document is an error under status 200."""
         self._tail = (self._tail + data)[-_TAIL:] if self._tail else data[-_TAIL:]
         if not self._begun:
-            self._begun = True
-            start = data.lstrip()[:64]
-            if start.startswith(b"{") and start[1:].lstrip().startswith(b'"error"') and _SAYS_ERROR.search(start):
-                self.failure = _failure_in(data)
-        return b"" if self.failure is not None else data
+            start = self._tail.lstrip()[:64]
+            self._begun = len(start) == 64 or start[:1] not in (b"", b"{")
+            self._is_error = _ERROR_DOCUMENT.match(start) is not None
+        return b"" if self._is_error else data
+
+    def end(self) -> bytes:
+        """The body has ended; nothing is left for the client."""
+        if self._is_error:
+            self.failure = _failure_in(self._tail)
+        return b""
 
     @property
     def usage(self) -> m.Usage | None:
@@ -198,7 +208,7 @@ class Whole:
                 text = tail[begin.end() - 1 : begin.end() + _LONGEST_USAGE].decode("utf-8", "replace")
                 try:
                     return usage_of(_DECODER.raw_decode(text)[0])
-                except ValueError:
+                except (ValueError, RecursionError):
                     pass
             at = tail.rfind(b'"usage"', 0, at)
         return None
@@ -207,6 +217,6 @@ class Whole:
 def _failure_in(data: bytes) -> Failure:
     try:
         said = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     return failure_in_stream(said.get("error") if isinstance(said, dict) else None)
