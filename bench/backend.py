@@ -89,9 +89,9 @@ class Backend(asyncio.Protocol):
             await self.open.wait()
             if self.transport.is_closing():
                 return
-            now = '{"content":"@%016d"}' % (time.monotonic_ns() // 1000)
+            now = f'{{"content":"@{time.monotonic_ns() // 1000:016}"}}'
             self.transport.write(framed(CHUNK % (now, "null")))
-        usage = '{"id":"chatcmpl-bench","choices":[],"usage":{"prompt_tokens":25,"completion_tokens":%d}}' % chunks
+        usage = f'{{"id":"chatcmpl-bench","choices":[],"usage":{{"prompt_tokens":25,"completion_tokens":{chunks}}}}}'
         end = framed(CHUNK % ("{}", '"stop"')) + framed(f"data: {usage}\n\n") + framed("data: [DONE]\n\n")
         self.transport.write(end + b"0\r\n\r\n")
 

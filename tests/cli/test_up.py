@@ -1,0 +1,152 @@
+"""``iop up``: the main job in one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+import yaml
+
+from iop.cli.detect import Found, Usual
+from iop.cli.up import configuration
+from iop.edge.config import load_document
+
+pytestmark = pytest.mark.slow
+
+
+class Up:
+    """``iop up`` as a process, up and answering."""
+
+    def __init__(self, state_dir, *arguments):
+        command = [sys.executable, "-P", "-m", "iop.cli.iop", "up", "--state-dir", str(state_dir), *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.communicate(timeout=10)[1])
+        self.first_line = line
+
+    def stop(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        out, err = self.process.stdout.read(), self.process.stderr.read()  # not communicate: the first line was buffered
+        return self.process.wait(20), out, err
+
+
+@pytest.fixture
+def demo(tmp_path):
+    up = Up(tmp_path / "state", "--port", "0", "--no-detect", "--json")
+    yield up, json.loads(up.first_line)
+    if up.process.poll() is None:
+        up.stop(signal.SIGKILL)
+
+
+def ask(base_url, **members):
+    document = {"model": "demo", "messages": [{"role": "user", "content": "Are you there?"}], **members}
+    request = urllib.request.Request(
+        f"{base_url}/chat/completions", json.dumps(document).encode(), {"content-type": "application/json"}
+    )
+    return urllib.request.urlopen(request, timeout=20)
+
+
+def test_demo_answers_the_whole_way(demo):
+    up, said = demo
+    assert said["demo"] is True
+    assert said["models"] == ["demo"]
+    answer = json.load(ask(said["base_url"]))
+    assert "Are you there?" in answer["choices"][0]["message"]["content"]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
+    assert up.stop()[0] == 0
+
+
+def test_demo_streams_and_has_no_usage_unless_asked(demo):
+    _, said = demo
+    events = [line[6:] for line in ask(said["base_url"], stream=True).read().decode().splitlines() if line]
+    chunks = [json.loads(event) for event in events[:-1]]
+    assert events[-1] == "[DONE]"
+    assert all(chunk["choices"] for chunk in chunks)
+    assert "Are you there?" in "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+
+
+def test_interrupt_finishes_what_runs(demo):
+    up, said = demo
+    stream = ask(said["base_url"], stream=True)
+    stream.readline()
+    up.process.send_signal(signal.SIGINT)
+    assert stream.read().endswith(b"data: [DONE]\n\n")
+    assert up.process.wait(20) == 0
+
+
+def test_state_is_kept_from_others_and_its_edge_yaml_loads(demo):
+    _, said = demo
+    state = said["state_dir"]
+    assert stat.S_IMODE(os.stat(f"{state}/node.token").st_mode) == 0o600
+    document = yaml.safe_load(open(f"{state}/edge.yaml"))
+    assert load_document(document, environ={}).config.edge.id == "up"
+    token = open(f"{state}/node.token").read().strip()
+    assert token not in open(f"{state}/edge.yaml").read()
+    assert token not in open(f"{state}/iop.log").read()
+
+
+def test_text_says_what_a_person_needs(tmp_path):
+    up = Up(tmp_path, "--port", "0", "--no-detect")
+    status, rest, _ = up.stop()
+    text = up.first_line + rest
+    assert status == 0
+    for word in ("http://127.0.0.1:", "DEMO", "curl", "Ctrl-C", str(tmp_path)):
+        assert word in text
+
+
+def test_busy_port_is_one_sentence(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-P", "-m", "iop.cli.iop", "up", "--state-dir", str(tmp_path), "--port", port]
+        done = subprocess.run([*command, "--no-detect"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot listen on tcp:" + port)
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "x"])
+def test_a_port_that_is_none_is_a_usage_error(port, tmp_path):
+    command = [sys.executable, "-P", "-m", "iop.cli.iop", "up", "--state-dir", str(tmp_path), f"--port={port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "from 0 to 65535" in done.stderr
+
+
+def test_state_dir_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-P", "-m", "iop.cli.iop", "up", "--state-dir", str(tmp_path / "file" / "x")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_model_is_an_openai_error(demo):
+    _, said = demo
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask(said["base_url"], model="another")
+    assert caught.value.code == 404
+    assert json.load(caught.value)["error"]["code"] == "model_not_found"
+
+
+def test_models_of_one_name_form_one_group():
+    vllm = Found(Usual("vllm", "vLLM", 8000, 128), "http://127.0.0.1:8000", ("qwen", "/models/llama 3.gguf"))
+    ollama = Found(Usual("openai_compat", "Ollama", 11434, 8), "http://127.0.0.1:11434", ("qwen",))
+    document = configuration([vllm, ollama], "a" * 64, 4600)
+    config = load_document(document, environ={}).config
+    groups = {group.id: [(p.id, p.target) for p in group.providers] for group in config.models}
+    assert groups == {
+        "qwen": [("vllm-1", "qwen"), ("openai-compat-2", "qwen")],
+        "llama-3.gguf": [("vllm-1", "/models/llama 3.gguf")],
+    }
