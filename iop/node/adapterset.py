@@ -15,7 +15,6 @@ from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters import Environment
 
-
 PATIENCE = 30.0
 """Seconds that an adapter may take to start, and to stop."""
 

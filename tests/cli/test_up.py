@@ -35,7 +35,8 @@ class Up:
 
     def stop(self, number=signal.SIGINT):
         self.process.send_signal(number)
-        out, err = self.process.stdout.read(), self.process.stderr.read()  # not communicate: the first line was buffered
+        # not communicate(): what follows the first line may be in the buffer already
+        out, err = self.process.stdout.read(), self.process.stderr.read()
         return self.process.wait(20), out, err
 
 

@@ -1,8 +1,7 @@
 """llama.cpp's own HTTP server, from the ``xllamacpp`` wheel, as a program: ``llama_server.py MODEL NAME PORT CONTEXT``.
 
 The wheel runs the server inside the process that imports it, on threads that take signals their own way; so they are
-blocked before the import, and waited for. A second look at the command line: NAME is what ``/v1/models`` says,
-CONTEXT is shared by two slots.
+blocked before the import, and waited for. NAME is what ``/v1/models`` says; two slots share CONTEXT.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class Size:
 
 
 QUICK = Size()
-SLOW = Size(layers=3, feed_forward=8192, context=16384)
-"""About 12 MB: slow enough that an answer lasts until it is cancelled."""
+SLOW = Size(layers=4, feed_forward=8192, context=16384)
+"""About 13 MB: slow enough that an answer lasts until it is cancelled."""
 
 
 class Vocabulary:
@@ -156,6 +156,7 @@ def taught(words: Vocabulary, size: Size, *, endless: bool) -> NextWord:
     table.after(CALLS, CALL)
     table.after(CALL, NEWLINE)
     table.after(CALL_END, END_OF_TURN)
+    table.after(WORDS[-1], '"', 24.0)  # inside a JSON string, where a turn may not end
     table.always(WORDS[0], 14.0)  # after any other token the sentence begins
     # a grammar rules out most of that: then close what is open
     for piece, weight in ((CALL_END, 12), ('"', 11), ("}", 10), ("]", 9.5), (":", 9), (",", 9), ("a", 5)):

@@ -38,7 +38,9 @@ class PassthroughAnswer:
     # ---- from the run -------------------------------------------------------------------------------------------
 
     def started(self, start: m.Start) -> None:
-        self._head = start.http or self._head
+        if start.http is None:
+            raise Failure("upstream_error", "the provider's answer has no form that can be passed on here")
+        self._head = start.http
         if self._streams:
             self._flow()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -104,6 +105,7 @@ class ChatRequest(NamedTuple):
     @classmethod
     def parse(cls, body: bytes) -> ChatRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
+        body = body.removeprefix(BOM_UTF8)
         document = Document.parse(body)
         model, messages = document.get("model"), document.get("messages")
         stream, options = document.get("stream"), document.get("stream_options")

@@ -315,7 +315,9 @@ class _Answer:
         self._pass(watch.end())
         if watch.failure is None and self._assembly is not None:
             watch.failure = self._put_together(self._assembly)
-        if self.done.called or watch.failure is not None:
+        if self.done.called:
+            return
+        if watch.failure is not None:
             self._fail(watch.failure)
             return
         if self._started:
