@@ -23,7 +23,7 @@ class IAdapterFactory(Interface):
         """Return an :class:`IAdapter`.
 
         :param settings: a mapping that :attr:`settings_schema` has accepted.
-        :param environment: an :class:`iop.node.adapters.Environment`: all of the node that an adapter may know.
+        :param environment: an :class:`iop.node.adapters.environment.Environment`: all an adapter may know of its node.
         :raises iop.errors.Failure: ``invalid_value`` when the settings cannot work.
         """
 
@@ -40,7 +40,7 @@ class IAdapter(Interface):
     def run(request, sink):  # type: ignore[no-untyped-def]
         """Execute a run.
 
-        :param request: an :class:`iop.node.adapters.Run`: the :class:`iop.model.RunRequest` and the provider's label.
+        :param request: an :class:`iop.node.adapters.environment.Run`: the request, and whose backend it goes to.
         :param sink: an :class:`ISink`, told everything that comes of it.
         :return: a Deferred that fires with None when the run has ended: its terminal call on the sink is made, and
             nothing of it is left. Cancelling it cancels the run: the backend is stopped at once, and it fires (or

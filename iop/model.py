@@ -172,10 +172,15 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """What a node knows of a provider under it. ``provider`` is the label of who the backend is."""
+    """What a node knows of a provider under it.
+
+    :ivar type: as configured, ``vllm`` or ``llama_cpp`` say.
+    :ivar provider: the label of who the backend is; the type where nobody chose one.
+    """
 
     id: str
     adapter: str
+    type: str = ""
     provider: str = ""
     models: tuple[str, ...] = ()
     health: HealthCheck = HealthCheck()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.logger import Logger
+from twisted.python.failure import Failure as TwistedFailure
 
 from iop.sockets import CannotListen
 
@@ -64,7 +65,7 @@ def fatal(error: BaseException) -> None:
         _log.critical("{error}", error=str(error))
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - twistd may log to a file
     else:
-        _log.failure("could not start", failure=None)
+        _log.failure("could not start", failure=TwistedFailure(error))
     atexit.register(os._exit, 1)
     if reactor.running:
         reactor.stop()

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,6 @@ class Up:
         self._edge: Edge | None = None
         self._node: Node | None = None
         self._listeners: list[Any] = []
-        self._problem: Deferred[None] = Deferred()
         self._first_answer = ""
         self.demo = False
 
@@ -148,27 +147,27 @@ class Up:
         document = configuration(self._found, hashlib.sha256(token.encode()).hexdigest(), self._port)
         (self._state_dir / "edge.yaml").write_text(_HEADER + yaml.safe_dump(document, sort_keys=False))
         settings = load_document(document, environ=os.environ, state_dir=self._state_dir).config
-        edge = self._edge = Edge(settings, self._reactor, self._problem.errback)
-        await self._run_service(edge, edge.ready.wait())
+        edge = self._edge = await self._run_service(lambda failed: Edge(settings, self._reactor, failed))
         assert edge.node_listener.port is not None
         where: Any = edge.node_listener.port.getHost()
         node_settings = NodeSettings(
             edge=f"tcp:127.0.0.1:{where.port}", token=token, state_dir=self._state_dir / "node"
         )
-        node = self._node = Node(node_settings, self._reactor, self._problem.errback)
-        await self._run_service(node, node.ready.wait())
+        self._node = await self._run_service(lambda failed: Node(node_settings, self._reactor, failed))
         if not await edge.drain.wait(lambda: edge.runs.ready, READY_SECONDS, 0.01):
             raise Failure("no_provider", "the node did not come up")
         if self.demo:
             self._first_answer = await self._ask("Hello, is anybody there?")
 
-    async def _run_service(self, service: Service, ready: Deferred[None]) -> None:
+    async def _run_service(self, make: Callable[[Callable[[BaseException], None]], Any]) -> Any:
+        """Make a service, start it, and return it when it is ready; :raises Exception: what it failed with."""
+        waiting: Deferred[None] = Deferred()
+        service = make(waiting.errback)
         self._services.append(service)
         service.startService()
-        waiting: Deferred[None] = Deferred()
-        ready.chainDeferred(waiting)
-        self._problem.addErrback(waiting.errback)
+        service.ready.wait().chainDeferred(waiting)
         await waiting
+        return service
 
     async def _start_demo(self) -> Found:
         port = await listen(

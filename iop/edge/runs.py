@@ -87,7 +87,8 @@ class Run:
         if self.ended or self._answer is None:
             return
         self._answer = None
-        self._patience = self._runs.clock.callLater(CANCEL_PATIENCE, self._unconfirmed)
+        patience = CANCEL_PATIENCE if self.lease is None else self.lease.resource.cancel_patience
+        self._patience = self._runs.clock.callLater(patience, self._unconfirmed)
         self.link.cancel(self.id).addCallbacks(self._cancel_answered, lambda _: None)
 
     def _cancel_answered(self, response: m.CancelResponse) -> None:
@@ -105,23 +106,24 @@ class Run:
 
     def event(self, seq: int, event: m.RunEvent) -> None:
         kind = type(event)
+        answer = self._answer
+        if answer is None:  # cancelled: only its end still matters
+            if kind is not m.Start and kind is not m.Delta:
+                self._end()
+            return
         try:
             self._rules.event(seq, kind)
         except Violation as violation:
             self._runs.log.warn("{run} broke the protocol: {what}", run=self.id, what=str(violation))
-            self._fail(Failure("protocol_error", "the node broke the protocol of the run"), stop=True)
+            self.stop(Failure("protocol_error", "the node broke the protocol of the run"))
             return
-        answer = self._answer
         if kind is m.Delta:
-            if answer is not None:
-                answer.delta(event)  # type: ignore[arg-type]
+            answer.delta(event)  # type: ignore[arg-type]
         elif kind is m.Start:
-            if answer is not None:
-                answer.started(event)  # type: ignore[arg-type]
+            answer.started(event)  # type: ignore[arg-type]
         else:
             self._end()
-            if answer is not None:
-                self._tell_end(answer, event)
+            self._tell_end(answer, event)
 
     def _tell_end(self, answer: Answer, event: m.RunEvent) -> None:
         if isinstance(event, m.Whole | m.Complete):
@@ -137,21 +139,20 @@ class Run:
             answer.failed(Failure("cancelled", "the run was cancelled on its node"), event.usage)
 
     def stop(self, failure: Failure) -> None:
-        """End it from this side, for a reason that the client is told."""
-        self._fail(failure, stop=True)
-
-    def link_lost(self) -> None:
-        self._fail(Failure("node_lost", "the node that ran this was lost"), stop=False)
-
-    def _fail(self, failure: Failure, *, stop: bool) -> None:
+        """End it from this side, for a reason that the client is told; the slot stays taken as after a cancel."""
         answer = self._answer
-        if self.ended:
-            return
-        if stop:
-            self.link.cancel(self.id).addErrback(lambda _: None)
-        self._end()
+        self.cancel()
         if answer is not None:
             answer.failed(failure, None)
+
+    def broken(self, error: Exception) -> None:
+        self.stop(Failure("internal", "the answer could not be handled"))
+
+    def link_lost(self) -> None:
+        answer = self._answer
+        self._end()
+        if answer is not None:
+            answer.failed(Failure("node_lost", "the node that ran this was lost"), None)
 
     def abandon(self) -> None:
         """It never left this edge."""

@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 from twisted.python import usage
 
-from iop.edge.config import ConfigError, load
+from iop.edge.config import ConfigError, default_state_dir, load
 from iop.edge.config import model as config
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
@@ -24,8 +24,6 @@ from iop.http.server import Limits, Server
 from iop.process import fatal, settle, stop_on_signals
 from iop.services import Drain, OrderedServices
 from iop.sockets import listen
-
-DEFAULT_STATE_DIR = "~/.local/state/iop/edge"
 
 
 class NodeListener(Service):
@@ -113,7 +111,7 @@ class Options(usage.Options):
     """The command line of ``twistd iop-edge``."""
 
     synopsis = "[options]"
-    optParameters = [["state-dir", None, DEFAULT_STATE_DIR, "Where the edge keeps what must outlive it."]]
+    optParameters = [["state-dir", None, None, "Where the edge keeps what must outlive it."]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +125,8 @@ class Options(usage.Options):
         """Load the configuration before anything opens or daemonises."""
         if not self["config"]:
             raise usage.UsageError("--config FILE is needed")
-        self["state-dir"] = Path(os.path.expanduser(self["state-dir"])).absolute()
+        chosen = self["state-dir"]
+        self["state-dir"] = Path(os.path.expanduser(chosen)).absolute() if chosen else default_state_dir(os.environ)
         try:
             loaded = load(self["config"], environ=os.environ, state_dir=self["state-dir"])
         except ConfigError as error:

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from iop import model as m
 from iop.errors import Failure
-from iop.node.adapters import Environment
+from iop.node.adapters.environment import Environment
 
 PATIENCE = 30.0
 """Seconds that an adapter may take to start, and to stop."""
@@ -42,6 +42,7 @@ class AdapterSet:
         self._state_dir = state_dir
         self._factory = factory
         self._adapters: dict[str, Any] = {}
+        self._backends: dict[str, tuple[str, str]] = {}
         self._labels: dict[str, str] = {}
         self._turn = DeferredLock()
         self._stopped = False
@@ -59,9 +60,9 @@ class AdapterSet:
             raise Failure("adapter_unavailable", "the node has no such adapter")
         return adapter
 
-    def label(self, request: m.RunRequest) -> str:
-        """Return the label of the backend that a run goes to."""
-        return self._labels.get(request.provider_id) or self._labels.get(f"adapter {request.adapter}", "")
+    def backend(self, request: m.RunRequest) -> tuple[str, str]:
+        """Return the label and the type of the backend that a run goes to."""
+        return self._backends.get(request.provider_id) or (self._labels.get(request.adapter, ""), "")
 
     async def register(self, payload: m.NodePayload) -> Applied:
         """Make what a registration's payload names; adapters that are the same are kept. One payload at a time."""
@@ -100,11 +101,8 @@ class AdapterSet:
 
     def _take(self, payload: m.NodePayload) -> None:
         self.payload = payload
-        self._labels = {p.id: p.provider for p in payload.providers}
-        for adapter in payload.adapters:
-            label = adapter.settings.get("provider")
-            if label:
-                self._labels[f"adapter {adapter.instance}"] = str(label)
+        self._labels = {a.instance: str(a.settings.get("provider") or "") for a in payload.adapters}
+        self._backends = {p.id: (p.provider or self._labels.get(p.adapter, ""), p.type) for p in payload.providers}
 
     async def _make(self, name: str, config: m.AdapterConfig) -> Any:
         try:

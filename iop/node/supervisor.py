@@ -15,7 +15,7 @@ from zope.interface import implementer
 from iop import model as m
 from iop.errors import Failure
 from iop.interfaces import ISink
-from iop.node.adapters import Run
+from iop.node.adapters.environment import Run
 from iop.node.adapterset import AdapterSet
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
@@ -50,7 +50,7 @@ class NodeRun:
         self.ended = False
         self.started = False
         self.cancelled = False
-        self.input: list[bytes] = [request.input]
+        self.input: list[bytes] = []
         self.missing = 0
         self.working: Deferred[Any] | None = None
         self.deadline: IDelayedCall | None = None
@@ -113,9 +113,12 @@ class NodeRun:
         usage: m.Usage | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        if not self.started and len(body) <= PART and self._credit.left > 0 and not self._waiting:
-            self.started = True
-            self._end(m.Whole(http, body, finish_reason, usage, metadata or {}))
+        if not self.started and not self.ended and len(body) <= PART and self._credit.left > 0:
+            self.started = self.ended = True
+            self._source = None
+            if self.deadline is not None and self.deadline.active():
+                self.deadline.cancel()
+            self._send(m.Whole(http, body, finish_reason, usage, metadata or {}))
             return
         self.start(http, None)
         self.delta(body)
@@ -201,11 +204,13 @@ class NodeRun:
 
     # ---- its life -----------------------------------------------------------------------------------------------
 
-    def execute(self, adapter: Any, label: str) -> None:
+    def execute(self, adapter: Any, label: str, type: str) -> None:
         """Hand the run to its adapter."""
-        run = Run(self.request, label)
-        self.working = maybeDeferred(adapter.run, run, self)
-        self.working.addCallbacks(self._worked, self._broke)
+        try:
+            self.working = adapter.run(Run(self.request, label, type), self)
+            self.working.addCallbacks(self._worked, self._broke)
+        except Exception:
+            self._broke(TwistedFailure())
         if self.cancelled and self.working is not None:  # while it was being started
             self.working.cancel()
 
@@ -287,7 +292,7 @@ class Supervisor:
     def input(self, part: m.RunInput) -> None:
         """The next part of a long input."""
         run = self.runs.get(part.run_id)
-        if run is None or not run.missing:
+        if run is None or run.missing <= 0:
             return
         run.input.append(part.data)
         run.missing -= len(part.data)
@@ -301,15 +306,15 @@ class Supervisor:
             run.fail(Failure("protocol_error", "the run's input is longer than it was said to be"))
 
     def _execute(self, run: NodeRun) -> None:
-        if len(run.input) > 1:
-            run.request = run.request._replace(input=b"".join(run.input))
-        run.input = []
+        if run.input:
+            run.request = run.request._replace(input=b"".join((run.request.input, *run.input)))
+            run.input = []
         try:
             adapter = self._adapters.adapter(run.request.adapter)
         except Failure as failure:
             run.fail(failure)
             return
-        run.execute(adapter, self._adapters.label(run.request))
+        run.execute(adapter, *self._adapters.backend(run.request))
 
     def window(self, window: m.RunWindow) -> None:
         """Credit for a run."""

@@ -24,6 +24,7 @@ from iop.errors import Failure
 from iop.node.adapterset import AdapterSet, Applied
 from iop.node.supervisor import Supervisor
 from iop.services import Drain
+from iop.wire.frames import PART
 from iop.wire.peer import LinkState, Side
 from iop.wire.protocol import Link
 
@@ -33,8 +34,9 @@ DRAIN_SECONDS = 30.0
 
 
 def backoff(attempt: int, chance: float) -> float:
-    """Return seconds to wait before an attempt; ``chance`` in 0..1 spreads a fleet by half up and down."""
-    return min(LAST_DELAY, FIRST_DELAY * 2.0 ** min(attempt, 10)) * (0.5 + chance)
+    """Return seconds to wait before an attempt; ``chance`` in 0..1 spreads a fleet over half of the delay."""
+    longest = min(LAST_DELAY, 2 * FIRST_DELAY * 2.0 ** min(attempt, 10))
+    return longest * (0.5 + chance / 2)
 
 
 class Uplink(Service):
@@ -142,7 +144,8 @@ class Uplink(Service):
         self._said = ""
         self.node_id = response.node_id
         link.heartbeat_ms = response.heartbeat_ms or link.heartbeat_ms
-        link.max_frame = min(link.max_frame, response.max_frame_bytes or link.max_frame)
+        if response.max_frame_bytes:  # nobody takes less than a part in its envelope
+            link.max_frame = min(link.max_frame, max(response.max_frame_bytes, 2 * PART))
         Deferred.fromCoroutine(self._take(link, response.config)).addErrback(
             lambda reason: self.log.failure("the payload could not be taken", failure=reason)
         )

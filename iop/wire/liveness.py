@@ -20,18 +20,18 @@ class Check(Enum):
 
 
 class Liveness:
-    """Counts beats in which no frame came."""
+    """Counts beats in which nothing came."""
 
-    __slots__ = ("_asked", "_frames")
+    __slots__ = ("_asked", "_heard")
 
     def __init__(self) -> None:
-        self._frames = -1
+        self._heard = -1
         self._asked = 0
 
-    def beat(self, frames: int) -> Check:
-        """Called once a heartbeat with the number of frames that ever came."""
-        if frames != self._frames:
-            self._frames = frames
+    def beat(self, heard: int) -> Check:
+        """Called once a heartbeat with the number of bytes that ever came."""
+        if heard != self._heard:
+            self._heard = heard
             self._asked = 0
             return Check.FINE
         if self._asked == PATIENCE:

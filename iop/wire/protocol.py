@@ -16,7 +16,7 @@ from iop.sockets import prepare, send_now, unwrap
 from iop.wire import translate
 from iop.wire.calls import Calls
 from iop.wire.frames import MAX_FRAME, MAX_FRAME_UNREGISTERED
-from iop.wire.liveness import Check, Liveness
+from iop.wire.liveness import PATIENCE, Check, Liveness
 from iop.wire.peer import ESTABLISHED, LinkState, Peer, Side, Violation
 
 
@@ -88,6 +88,7 @@ class Link(Int32StringReceiver):
         self._liveness = Liveness()
         self._beating: IDelayedCall | None = None
         self._nonce = 0
+        self._paused_beats = 0
         self._unknown: set[str] = set()
         self._reason = ""
 
@@ -211,9 +212,12 @@ class Link(Int32StringReceiver):
         self._beating = self._clock.callLater(self.heartbeat_ms / 1000, self._beat)
 
     def _beat(self) -> None:
-        check = self._liveness.beat(self.frames_in)
-        if check is Check.LOST:
-            self._refuse("the other side does not answer")
+        check = self._liveness.beat(self.bytes_in + len(self._unprocessed))  # half a frame is a sign of life too
+        self._paused_beats = self._paused_beats + 1 if self.paused else 0
+        if check is Check.LOST or self._paused_beats > PATIENCE:
+            self._refuse(
+                "the other side does not read" if self._paused_beats > PATIENCE else "the other side is silent"
+            )
             return
         if check is Check.ASK:
             self.ping()

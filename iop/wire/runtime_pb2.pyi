@@ -223,20 +223,22 @@ class CliAdapterConfig(_message.Message):
     def __init__(self, command: _Optional[str] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., mode: _Optional[str] = ..., resume_args: _Optional[_Iterable[str]] = ..., output_format: _Optional[str] = ..., request_timeout_ms: _Optional[int] = ..., grace_ms: _Optional[int] = ..., fields: _Optional[_Mapping[str, str]] = ..., prompt: _Optional[str] = ...) -> None: ...
 
 class ProviderConfig(_message.Message):
-    __slots__ = ("id", "adapter", "provider", "models", "health", "lifecycle")
+    __slots__ = ("id", "adapter", "provider", "models", "health", "lifecycle", "type")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADAPTER_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
     id: str
     adapter: str
     provider: str
     models: _containers.RepeatedScalarFieldContainer[str]
     health: ProviderHealthConfig
     lifecycle: ProviderLifecycleConfig
-    def __init__(self, id: _Optional[str] = ..., adapter: _Optional[str] = ..., provider: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[ProviderHealthConfig, _Mapping]] = ..., lifecycle: _Optional[_Union[ProviderLifecycleConfig, _Mapping]] = ...) -> None: ...
+    type: str
+    def __init__(self, id: _Optional[str] = ..., adapter: _Optional[str] = ..., provider: _Optional[str] = ..., models: _Optional[_Iterable[str]] = ..., health: _Optional[_Union[ProviderHealthConfig, _Mapping]] = ..., lifecycle: _Optional[_Union[ProviderLifecycleConfig, _Mapping]] = ..., type: _Optional[str] = ...) -> None: ...
 
 class ProviderHealthConfig(_message.Message):
     __slots__ = ("interval_ms", "path", "timeout_ms")

@@ -270,7 +270,7 @@ def _adapter_to_pb(adapter: m.AdapterConfig) -> pb.AdapterConfig:
     settings = {key: value for key, value in adapter.settings.items() if value is not None}
     message = BUILT_IN_SETTINGS.get(adapter.type)
     if message is None:
-        made.extension = json.dumps(settings).encode()
+        made.extension = json.dumps(settings, ensure_ascii=False).encode("utf-8", "surrogatepass")
     else:
         if isinstance(settings.get("context_size"), Mapping):
             settings["context_sizes"] = settings.pop("context_size")
@@ -315,6 +315,7 @@ def payload_to_pb(payload: m.NodePayload) -> pb.NodeConfigPayload:
             pb.ProviderConfig(
                 id=p.id,
                 adapter=p.adapter,
+                type=p.type,
                 provider=p.provider,
                 models=p.models,
                 health=pb.ProviderHealthConfig(
@@ -336,6 +337,7 @@ def _payload(made: pb.NodeConfigPayload) -> m.NodePayload:
             m.ProviderConfig(
                 id=p.id,
                 adapter=p.adapter,
+                type=p.type,
                 provider=p.provider,
                 models=tuple(p.models),
                 health=m.HealthCheck(p.health.interval_ms, p.health.path, p.health.timeout_ms),

@@ -197,7 +197,7 @@ def test_run_becomes_twistd(call: Any, monkeypatch: pytest.MonkeyPatch, rest: li
     call("run", *rest)
     ((path, arguments),) = became
     assert path == sys.executable
-    assert arguments[-len(rest) - 2 :] == ["--nodaemon", "iop-edge", *rest]
+    assert arguments[-len(rest) - 3 :] == ["--nodaemon", "--pidfile=", "iop-edge", *rest]
 
 
 def command(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -44,6 +44,8 @@ class Registrar(Protocol):
 
     def draining(self, link: NodeLink) -> None: ...
 
+    def flow(self, link: NodeLink) -> None: ...
+
     def lost(self, link: NodeLink, reason: str) -> None: ...
 
 
@@ -165,10 +167,11 @@ class NodeLink:
         self._registrar.draining(self)
 
     def link_paused(self) -> None:
-        pass
+        self._registrar.flow(self)
 
     def link_resumed(self) -> None:
         self._pump()
+        self._registrar.flow(self)
 
     def link_lost(self, reason: str) -> None:
         self.stop_waiting()

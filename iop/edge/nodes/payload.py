@@ -37,6 +37,7 @@ def _provider(provider: config.Provider) -> m.ProviderConfig:
     return m.ProviderConfig(
         id=provider.id,
         adapter=provider.adapter,
+        type=provider.type,
         provider=provider.provider,
         models=tuple(sorted(provider.models)),
         health=m.HealthCheck(health.interval_ms, health.path or "", health.timeout_ms),

@@ -44,7 +44,8 @@ class Entry:
     @property
     def usable(self) -> bool:
         """Whether runs may go there."""
-        return self.link is not None and self.link.ready and not self.link.draining
+        link = self.link
+        return link is not None and link.ready and not link.draining and link.wire is not None and not link.wire.paused
 
 
 class Registry:
@@ -153,9 +154,12 @@ class Registry:
 
     def acknowledged(self, link: NodeLink, response: m.NodeConfigRefreshResponse) -> None:
         """A node has its payload: from now on it is a candidate."""
-        entry = self.entries[link.node_id]
+        entry = self.entries.get(link.node_id)
+        if entry is None or entry.link is not link:
+            return
         failed = set(response.failed_adapters)
-        entry.health = {p.id: m.Health.DOWN for p in entry.payload.providers if p.adapter in failed}
+        none_works = response.status is not m.RefreshStatus.APPLIED
+        entry.health = {p.id: m.Health.DOWN for p in entry.payload.providers if none_works or p.adapter in failed}
         link.ready = True
         self.log.info(
             "node {node} is connected{failed}",
@@ -179,6 +183,11 @@ class Registry:
         """A node takes no new runs."""
         self.log.info("node {node} is draining", node=link.node_id)
         self.changed(link.node_id)
+
+    def flow(self, link: NodeLink) -> None:
+        """A node stopped reading, or reads again."""
+        if link.node_id:
+            self.changed(link.node_id)
 
     def lost(self, link: NodeLink, reason: str) -> None:
         """A link is gone."""

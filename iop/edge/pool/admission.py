@@ -13,6 +13,7 @@ class Resource:
     """A provider as the pool counts it; every model group that names it shares these slots.
 
     :ivar reachable: its node is registered, has acknowledged its payload and is not draining.
+    :ivar cancel_patience: seconds until a cancelled run without an end counts as lost.
     :ivar unconfirmed: a cancelled run of it never ended; cleared by its next good run.
     """
 
@@ -25,6 +26,7 @@ class Resource:
     reachable: bool = False
     health: Health = Health.UNKNOWN
     unconfirmed: bool = False
+    cancel_patience: float = 10.0
     in_flight: int = 0
 
     @property

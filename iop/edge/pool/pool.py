@@ -58,6 +58,7 @@ class Pool:
                 capacity=provider.capacity,
                 priority=provider.priority,
                 enabled=provider.enabled,
+                cancel_patience=_cancel_patience(node, provider),
             )
             for node in nodes
             for provider in node.providers
@@ -105,3 +106,10 @@ class Pool:
     def in_flight(self) -> int:
         """Leases held, all providers together."""
         return sum(resource.in_flight for resource in self.resources.values())
+
+
+def _cancel_patience(node: config.Node, provider: config.Provider) -> float:
+    """The longer of 10 s and the adapter's grace time and 5 s more."""
+    settings = next((adapter.settings for adapter in node.adapters if adapter.name == provider.adapter), {})
+    grace_ms = settings.get("grace_ms") or 0
+    return max(10.0, grace_ms / 1000 + 5.0)

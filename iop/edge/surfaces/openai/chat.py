@@ -9,6 +9,8 @@ from iop.errors import Failure
 from iop.http import sse
 from iop.http.server import Exchange
 
+_OF_STREAMS = {b"cache-control": b"no-cache", b"x-accel-buffering": b"no"}
+
 HOLD = 1 << 20
 """Bytes of a non-streaming answer that wait for its end, so that a break before it can still be a 502."""
 
@@ -84,7 +86,7 @@ class PassthroughAnswer:
 
     @property
     def _streams(self) -> bool:
-        return any(n == "content-type" and v.startswith("text/event-stream") for n, v in self._head.headers)
+        return any(n == "content-type" and v.lower().startswith("text/event-stream") for n, v in self._head.headers)
 
     def _response_headers(self) -> codec.RawHeaders:
         return [*codec.response_headers(self._head.headers), *self._headers]
@@ -93,7 +95,8 @@ class PassthroughAnswer:
         self._flowing = True
         headers = self._response_headers()
         if self._streams:
-            headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+            headers = [header for header in headers if header[0] not in _OF_STREAMS]
+            headers += _OF_STREAMS.items()
         self._exchange.start(self._head.status, headers)
 
     def _drained(self) -> None:

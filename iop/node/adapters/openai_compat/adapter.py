@@ -15,7 +15,7 @@ from iop.errors import Failure
 from iop.http import sse
 from iop.http.client import Call, Client, Origin, Timers
 from iop.interfaces import IAdapter, IAdapterFactory
-from iop.node.adapters import Environment, Run
+from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.openai_compat import urls
 from iop.node.adapters.openai_compat.assemble import Assembly
 from iop.node.adapters.openai_compat.errors import failure_of
@@ -154,7 +154,7 @@ class OpenAICompatAdapter:
         return self._stream_upstream == "always" or self._goes_on(run)
 
     def _goes_on(self, run: Run) -> bool:
-        return (run.provider or self._label) in STREAMED_UPSTREAM
+        return run.type in STREAMED_UPSTREAM or (run.provider or self._label) in STREAMED_UPSTREAM
 
     def _get(self, path: str) -> Deferred[Any]:
         """Ask for a small document; fires with status and body."""
