@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 _VERSION: Final = re.compile(r"/v[0-9]+$")
 
@@ -15,7 +16,16 @@ def target(base_url: str, path: str) -> str:
     ``http://b``, ``http://b/``, ``http://b/v1`` and ``http://b/v1/`` all lead to ``/v1/…``; a last segment that is a
     version stands for the path's own, any other is a prefix.
     """
-    prefix = urlsplit(base_url).path.rstrip("/")
+    prefix = quote(urlsplit(base_url).path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
     if _VERSION.search(prefix) and path.startswith("/v1/"):
         return prefix + path[len("/v1") :]
     return prefix + path
+
+
+def credentials(base_url: str) -> dict[bytes, bytes]:
+    """Return the header that a base URL's ``user:password@`` stands for."""
+    parts = urlsplit(base_url)
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return {b"authorization": b"Basic " + b64encode(pair)}
