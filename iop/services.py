@@ -32,9 +32,8 @@ class Latch:
     def fire(self) -> None:
         """It happens. A second time is nothing."""
         self.happened = True
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            one.callback(None)
+        while self._waiting:
+            self._waiting.pop(0).callback(None)
 
 
 class Due(Protocol):
@@ -52,6 +51,8 @@ class Sweep:
     A delayed call per request and per chunk would cost more than parsing the request; a deadline here is an
     attribute that its owner moves freely, looked at every ``interval`` seconds. So it fires late by up to that.
     """
+
+    log = Logger()
 
     def __init__(self, clock: IReactorTime, interval: float = 0.25) -> None:
         self._clock = clock
@@ -79,8 +80,12 @@ class Sweep:
         self._call = None
         now = self._clock.seconds()
         for one in [one for one in self._watched.values() if one.deadline <= now]:
-            if id(one) in self._watched:
+            if id(one) not in self._watched:
+                continue
+            try:
                 one.expired()
+            except Exception:  # the others' deadlines hold all the same
+                self.log.failure("a deadline could not be kept")
         if self._watched and self._call is None:
             self._call = self._clock.callLater(self._interval, self._look)
 
@@ -98,17 +103,23 @@ class Drain:
 
     def wait(self, idle: Callable[[], bool], seconds: float, interval: float = 0.05) -> Deferred[bool]:
         """Return a Deferred of whether ``idle()`` came true within ``seconds``."""
-        done: Deferred[bool] = Deferred()
         until = self._clock.seconds() + seconds
+        next_look: IDelayedCall | None = None
 
         def look() -> None:
+            nonlocal next_look
             if idle():
                 done.callback(True)
             elif self._hurry.happened or self._clock.seconds() >= until:
                 done.callback(False)
             else:
-                self._clock.callLater(interval, look)
+                next_look = self._clock.callLater(interval, look)
 
+        def cancelled(_: Deferred[bool]) -> None:
+            if next_look is not None:
+                next_look.cancel()
+
+        done: Deferred[bool] = Deferred(cancelled)
         look()
         return done
 
@@ -126,6 +137,7 @@ class OrderedServices(Service):
         self._children = list(children)
         self._failed = failed
         self._up: list[Service] = []
+        self._stopping: Latch | None = None
         self.ready = Latch()
 
     def startService(self) -> None:
@@ -138,27 +150,38 @@ class OrderedServices(Service):
         self._failed(reason.value)
 
     async def _start(self) -> None:
-        try:
-            for child in self._children:
-                if not self.running:
-                    return
-                self._up.append(child)
+        for child in self._children:
+            self._up.append(child)
+            try:
                 await maybeDeferred(child.startService)
-        except BaseException:
-            self._up.pop()
-            await self._stop()
-            raise
+            except BaseException:
+                if not self.running:  # it was told to stop before it was up, and that is how it says so
+                    return
+                self._up.pop()
+                await self._stop()
+                raise
+            if not self.running:
+                return
         self.ready.fire()
 
     def stopService(self) -> Deferred[None]:
         """Stop what is up, last started first; the Deferred holds the reactor open."""
         super().stopService()
-        return Deferred.fromCoroutine(self._stop())
+        return self._stop()
 
-    async def _stop(self) -> None:
+    def _stop(self) -> Deferred[None]:
+        stopping = self._stopping
+        if stopping is None:
+            stopping = self._stopping = Latch()
+            Deferred.fromCoroutine(self._stop_all(stopping))
+        return stopping.wait()
+
+    async def _stop_all(self, done: Latch) -> None:
         while self._up:
             child = self._up.pop()
             try:
                 await maybeDeferred(child.stopService)
             except Exception:
                 self.log.failure("{child} did not stop cleanly", child=type(child).__name__)
+        self._stopping = None
+        done.fire()

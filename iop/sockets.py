@@ -101,6 +101,20 @@ def send_now(transport: Any, data: bytes) -> bool:
     return False
 
 
+def unsent(transport: Any) -> int:
+    """Return how many bytes wait in this process for the peer to read; under TLS, of what is encrypted already."""
+    socket = _socket_of(transport)
+    return 0 if socket is None else len(socket.dataBuffer) - socket.offset + socket._tempDataLen
+
+
+def _socket_of(transport: Any) -> Any:
+    """Return the plain socket of a transport, its own or the one under a TLS layer; None when there is none."""
+    if isinstance(transport, _PLAIN):
+        return transport
+    below = getattr(transport, "transport", None)
+    return below if isinstance(below, _PLAIN) else None
+
+
 @implementer(IPushProducer)
 class Outlet:
     """Writes to one transport and knows whether the kernel has taken all of it.
@@ -109,14 +123,16 @@ class Outlet:
         TLS transport: when less than its buffer's mark waits).
     """
 
-    __slots__ = ("_drained", "_held", "_plain", "_registering", "transport")
+    __slots__ = ("_drained", "_held", "_plain", "_registering", "_socket", "_waited", "transport")
 
     def __init__(self, transport: Any, drained: Callable[[], None]) -> None:
         self.transport = transport
         self._drained = drained
         self._held = False
         self._registering = False
+        self._waited = 0
         self._plain = isinstance(transport, _PLAIN)
+        self._socket = _socket_of(transport)
         if not self._plain:
             transport.registerProducer(self, True)
 
@@ -127,23 +143,28 @@ class Outlet:
 
     @property
     def pending(self) -> int:
-        """How many bytes wait in this process, as far as the transport lets one see; falls while the peer reads."""
-        if not self._held:
-            return 0
-        t = self.transport
-        return len(t.dataBuffer) - t.offset + t._tempDataLen if self._plain else 1
+        """How many bytes wait in this process, as far as the transport lets one see."""
+        return int(self._held) if self._socket is None else unsent(self._socket)
+
+    @property
+    def taken(self) -> int:
+        """A number that grows when the peer reads something, and only then."""
+        return self._waited - self.pending
 
     def write(self, data: bytes) -> bool:
         """Write; return whether all of it has been taken."""
         if self._plain:
-            if not self._held and send_now(self.transport, data):
-                return True
             if self._held:
                 self.transport.write(data)
+            elif send_now(self.transport, data):
+                return True
             else:
                 self._hold()
+            self._waited += len(data)
             return False
         self.transport.write(data)
+        if self._held:
+            self._waited += len(data)
         return not self._held
 
     def _hold(self) -> None:
@@ -156,9 +177,24 @@ class Outlet:
 
     def close(self) -> None:
         """Close once everything is written."""
-        if not self._plain:
-            self.transport.unregisterProducer()
+        self.release()
         self.transport.loseConnection()
+
+    def end(self) -> None:
+        """Say, once everything is written, that nothing follows; go on reading."""
+        if self._plain:
+            self.release()
+            self.transport.loseWriteConnection()
+        else:
+            self.close()  # TLS says so itself, and reads until the peer has said the same
+
+    def release(self) -> None:
+        """Tell nobody any more. A transport with a producer does not close by itself, and holds what it has."""
+        registered = self.transport.producer is self if self._plain else self._drained is not _nothing
+        self._held = False
+        self._drained = _nothing
+        if registered:
+            self.transport.unregisterProducer()
 
     # Called by Twisted.
 
@@ -166,8 +202,8 @@ class Outlet:
         if self._registering or not self._held:
             return
         self._held = False
-        if self._plain:
-            self.transport.unregisterProducer()
+        if self._plain or (self._socket is not None and self._socket.disconnecting):
+            self.transport.unregisterProducer()  # under a TLS that the peer has ended, it would not close by itself
         self._drained()
 
     def pauseProducing(self) -> None:
@@ -175,3 +211,7 @@ class Outlet:
 
     def stopProducing(self) -> None:
         self._held = False
+
+
+def _nothing() -> None:
+    pass

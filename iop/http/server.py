@@ -4,17 +4,16 @@
 (``docs/decisions/0002-own-http.md``). Rules: RFC 9112; ambiguous framing is refused and the connection closed.
 
 An :class:`Application` gets an :class:`Exchange` twice: when its head is there, and when its body is. Exchanges of one
-connection are answered one at a time, in order.
+connection are answered one at a time, in order. A client that ends its sending side has left.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
-from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any
 
 import httptools
 from twisted.internet.interfaces import IReactorTime
@@ -23,17 +22,24 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
 
 from iop.errors import Failure
+from iop.http.exchange import Application, Exchange
 from iop.services import NEVER, Sweep
 from iop.sockets import Outlet, prepare
 
-RawHeaders = Iterable[tuple[bytes, bytes]]
-
-STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+__all__ = ["Application", "Connection", "Exchange", "Limits", "Server"]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes, times in seconds."""
+    """Sizes in bytes, times in seconds.
+
+    :ivar head: of the request line and the header lines; of a trailer; of a body that waits behind another request.
+    :ivar pipelined: requests that may wait on a connection.
+    :ivar head_timeout: from a head's first byte to its last.
+    :ivar body_timeout: between two pieces of a body.
+    :ivar stall_timeout: in which a client must take something of what waits for it.
+    :ivar linger_timeout: for the next piece of what is read off before a close; ``linger_total`` for all of it.
+    """
 
     head: int = 64 << 10
     body: int = 32 << 20
@@ -43,170 +49,18 @@ class Limits:
     idle_timeout: float = 75.0
     stall_timeout: float = 60.0
     linger_timeout: float = 2.0
+    linger_total: float = 30.0
 
 
-class Application(Protocol):
-    """What answers. Each method may answer the exchange at once, later, or leave it to the next."""
-
-    def admit(self, exchange: Exchange) -> None:
-        """The head is there; an answer now refuses the body."""
-
-    def handle(self, exchange: Exchange) -> None:
-        """The whole request is there."""
-
-    def refuse(self, exchange: Exchange, failure: Failure) -> None:
-        """The request broke a rule of HTTP or a limit: answer ``failure`` in the surface's shape."""
-
-
-def _nothing() -> None:
-    pass
-
-
-class Exchange:
-    """One request and its answer.
-
-    :ivar target: as sent, path and query.
-    :ivar headers: by name in lower case; ``repeated`` names those that stood more than once.
-    :ivar context: the application's own.
-    :ivar on_gone: called once if the client leaves, or is cut, before the answer is finished.
-    :ivar on_drained: called when the client has taken everything after a :meth:`write` that returned False.
-    """
-
-    __slots__ = (
-        "_body",
-        "_chunked",
-        "_connection",
-        "_unsent",
-        "admitted",
-        "body_size",
-        "complete",
-        "context",
-        "failure",
-        "finished",
-        "headers",
-        "keep_alive",
-        "method",
-        "on_drained",
-        "on_gone",
-        "parsed",
-        "repeated",
-        "started",
-        "target",
-        "version",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.method = b""
-        self.target = b""
-        self.version = "1.1"
-        self.headers: dict[bytes, bytes] = {}
-        self.repeated: frozenset[bytes] = frozenset()
-        self._body: list[bytes] = []
-        self.body_size = 0
-        self.keep_alive = False
-        self.parsed = self.complete = self.admitted = self.started = self.finished = False
-        self._chunked = False
-        self._unsent = b""
-        self.context: Any = None
-        self.failure: Failure | None = None
-        self.on_gone: Callable[[], None] = _nothing
-        self.on_drained: Callable[[], None] = _nothing
-
-    # ---- the request --------------------------------------------------------------------------------------------
-
-    @property
-    def body(self) -> bytes:
-        """What has come of the body."""
-        if len(self._body) > 1:
-            self._body = [b"".join(self._body)]
-        return self._body[0] if self._body else b""
-
-    @property
-    def path(self) -> bytes:
-        """The target without its query."""
-        return self.target.partition(b"?")[0]
-
-    def header(self, name: bytes) -> bytes | None:
-        """Return a header, given in lower case; one that stands more than once is joined by commas."""
-        return self.headers.get(name)
-
-    def took(self, data: bytes) -> None:
-        """Take a piece of the body."""
-        self._body.append(data)
-        self.body_size += len(data)
-
-    # ---- the answer ---------------------------------------------------------------------------------------------
-
-    def respond(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        """Answer whole."""
-        if self.started:
-            return
-        self.started = True
-        head = self._head(status, headers, b"content-length: %d\r\n" % len(body))
-        self._connection.outlet.write(head if self.method == b"HEAD" else head + body)
-        self._end()
-
-    def start(self, status: int, headers: RawHeaders) -> None:
-        """Begin an answer of unknown length; its head goes out with the first piece."""
-        if self.started:
-            return
-        self.started = True
-        self._chunked = self.version == "1.1"
-        if not self._chunked:
-            self.keep_alive = False
-        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
-        self._unsent = self._head(status, headers, framing)
-
-    def write(self, data: bytes) -> bool:
-        """Send a piece; return whether the client's socket took all that was ever written."""
-        if self.finished or not data:
-            return True
-        if self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        if self._unsent:
-            data, self._unsent = self._unsent + data, b""
-        return self._connection.send(data)
-
-    def finish(self) -> None:
-        """The answer is whole."""
-        if self.finished:
-            return
-        if self._chunked:
-            self._unsent += b"0\r\n\r\n"
-        if self._unsent:
-            self._connection.outlet.write(self._unsent)
-        self._end()
-
-    def abort(self) -> None:
-        """Break the connection: half an answer must not look whole."""
-        if not self.finished:
-            self.on_gone = _nothing
-            self._connection.abort()
-
-    def _end(self) -> None:
-        self.finished = True
-        self.on_gone = self.on_drained = _nothing
-        self._connection.answered(self)
-
-    def _head(self, status: int, headers: RawHeaders, framing: bytes) -> bytes:
-        connection = self._connection
-        if not self.complete or connection.closing:
-            self.keep_alive = False
-        lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status, connection.factory.date()]
-        lines += [b"%b: %b\r\n" % header for header in headers]
-        lines.append(framing)
-        if not self.keep_alive:
-            lines.append(b"connection: close\r\n\r\n")
-        elif self.version == "1.0":
-            lines.append(b"connection: keep-alive\r\n\r\n")
-        else:
-            lines.append(b"\r\n")
-        return b"".join(lines)
+class _Overrun(Exception):
+    """More requests wait on a connection than the server keeps."""
 
 
 class Connection(TwistedProtocol):
-    """One client connection."""
+    """One client connection.
+
+    :ivar closing: close after the answer under way.
+    """
 
     factory: Server
     outlet: Outlet
@@ -219,68 +73,147 @@ class Connection(TwistedProtocol):
         self._app = factory.application
         self._queue: deque[Exchange] = deque()
         self._parsing: Exchange | None = None
-        self._head_size = 0
         self._advancing = False
-        self._deaf = False
-        self._discarding = False
-        self._waiting = 0
+        self._deaf = False  # what comes is not parsed any more
+        self._leaving = False  # nothing more is answered either
+        self._linger_until = NEVER
+        self._watching = False  # bytes wait for the client, and the deadline is for it to take some
+        self._taken = 0
+        self._reading = 0  # bytes of the read that is being parsed
+        self._whole_reads = 0  # bytes of the reads that held nothing but a part of this head, or of this trailer
+        self._split = False  # the head came in more than one read
+        self._joined = 0  # bytes of the head that are not in the exchange: names of repeated headers
         self._parser: Any = httptools.HttpRequestParser(self)
 
     # ---- called by llhttp ---------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._parsing = Exchange(self)
-        self._head_size = 0
+        if self._parsing is None:
+            self._parsing = Exchange(self)
+            self._whole_reads = self._joined = 0
+            self._split = False
+        # else: the second head that _decline() made
 
     def on_url(self, url: bytes) -> None:
-        self._parsing.target += url  # type: ignore[union-attr]
+        exchange: Exchange = self._parsing  # type: ignore[assignment]
+        if not exchange.parsed:
+            exchange.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         exchange: Exchange = self._parsing  # type: ignore[assignment]
         if exchange.parsed:
             return  # a trailer
         name = name.lower()
+        value = value.rstrip()
         headers = exchange.headers
         if name in headers:
             exchange.repeated |= {name}
+            self._joined += len(name) + 2
             value = headers[name] + b", " + value
         headers[name] = value
 
     def on_headers_complete(self) -> None:
-        exchange = self._parsing
-        assert exchange is not None
+        exchange: Exchange = self._parsing  # type: ignore[assignment]
+        if exchange.parsed:
+            return
         exchange.method = self._parser.get_method()
         exchange.version = self._parser.get_http_version()
+        if self._split or self._reading > self._limits.head:
+            self._measure_head(exchange)
         _check_head(exchange)
-        if self._head_size:  # it came in pieces
-            self._count_head(exchange)
         exchange.parsed = True
+        self._whole_reads = 0
         self._queue.append(exchange)
         if len(self._queue) > self._limits.pipelined:
             raise _Overrun
 
     def on_body(self, data: bytes) -> None:
-        exchange = self._parsing
-        assert exchange is not None
+        exchange: Exchange = self._parsing  # type: ignore[assignment]
         if exchange.started:
             return
         exchange.took(data)
         if exchange.body_size > self._limits.body:
-            raise Failure("request_too_large", f"the request body is larger than {self._limits.body} bytes")
+            raise self._too_large()
         if exchange is not self._queue[0] and exchange.body_size > self._limits.head:
             raise _Overrun
 
     def on_message_complete(self) -> None:
-        exchange = self._parsing
-        assert exchange is not None
-        exchange.keep_alive = self._parser.should_keep_alive()
+        exchange: Exchange = self._parsing  # type: ignore[assignment]
+        exchange.keep_alive = self._parser.should_keep_alive() and not exchange.started
         exchange.complete = True
         self._parsing = None
 
-    def _count_head(self, exchange: Exchange) -> None:
-        size = len(exchange.target) + sum(len(name) + len(value) + 4 for name, value in exchange.headers.items())
+    # ---- parsing ------------------------------------------------------------------------------------------------
+
+    def _feed(self, data: bytes) -> None:
+        """Parse; :raises Failure: and :raises _Overrun: for what the callbacks raised."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline(self._queue[-1])
+            rest = data[upgrade.args[0] :]
+            if rest and not self._deaf:
+                self._feed(rest)
+        except httptools.HttpParserCallbackError as error:
+            if isinstance(error.__context__, (Failure, _Overrun)):
+                raise error.__context__ from None
+            raise
+        except httptools.HttpParserError:
+            if self._queue and self._parsing is None and not self._queue[-1].keep_alive:
+                self._deaf = True  # bytes after a request that asked to close
+                return
+            raise Failure("invalid_request", "the request is not well-formed HTTP/1.1") from None
+
+    def _decline(self, exchange: Exchange) -> None:
+        """Another protocol is offered and not taken: what follows is HTTP/1.1 as before.
+
+        llhttp takes the request for ended here. If it has a body, begin again at that, without the offer.
+        """
+        if exchange.method == b"CONNECT":
+            exchange.keep_alive, self._deaf = False, True
+            return
+        framing = b"transfer-encoding: chunked\r\n"
+        if b"transfer-encoding" not in exchange.headers:
+            length = exchange.header(b"content-length")
+            if length is None:
+                return
+            framing = b"content-length: %b\r\n" % length
+        if not exchange.keep_alive:
+            framing += b"connection: close\r\n"
+        exchange.complete = False
+        self._parsing = exchange
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+
+    def _measure_head(self, exchange: Exchange) -> None:
+        """Count the head as if each header had one space; that, unlike its reads, is the same in any number of them."""
+        size = len(exchange.method) + len(exchange.target) + 14 + self._joined
+        size += sum(len(name) + len(value) + 4 for name, value in exchange.headers.items())
         if size > self._limits.head:
-            raise Failure("head_too_large", f"the request head is larger than {self._limits.head} bytes")
+            raise self._head_too_large()
+
+    def _count_unfinished(self, before: Exchange | None, queued: int, body_size: int) -> None:
+        """A read ended in a head or trailer: llhttp keeps that to itself, so count here what it may be keeping.
+
+        :param before: what was being parsed before this read; ``queued`` and ``body_size`` as they were then.
+        """
+        exchange: Exchange = self._parsing  # type: ignore[assignment]
+        if not exchange.parsed:
+            self._split = True
+            if exchange is before or (before is None and len(self._queue) == queued):
+                self._whole_reads += self._reading
+        elif exchange is before and exchange.body_size == body_size and not exchange.started:
+            self._whole_reads += self._reading
+        else:
+            self._whole_reads = 0
+        if self._whole_reads > self._limits.head:
+            raise self._head_too_large()
+
+    def _head_too_large(self) -> Failure:
+        return Failure("head_too_large", f"the request head is larger than {self._limits.head} bytes")
+
+    def _too_large(self) -> Failure:
+        return Failure("request_too_large", f"the request body is larger than {self._limits.body} bytes")
 
     # ---- turn by turn -------------------------------------------------------------------------------------------
 
@@ -288,36 +221,49 @@ class Connection(TwistedProtocol):
         """Write for the current exchange; watch a client that takes nothing."""
         if self.outlet.write(data):
             return True
-        if self.deadline is NEVER:
-            self._waiting = self.outlet.pending
-            self.deadline = self.factory.clock.seconds() + self._limits.stall_timeout
+        if not self._watching:
+            self._watch()
         return False
 
     def answered(self, exchange: Exchange) -> None:
         """An exchange's answer is written."""
+        if self._leaving:
+            return
         if self._queue and self._queue[0] is exchange:
             self._queue.popleft()
-        if not exchange.keep_alive or not exchange.complete:
-            self._leave(linger=not exchange.complete or exchange.failure is not None)
+        if self.closing or not exchange.keep_alive or not exchange.complete:
+            unread = not exchange.complete or self._deaf or self._parsing is not None
+            self._leave(linger=unread or bool(self._queue))
         elif not self._advancing:
             self._advance()
 
     def abort(self) -> None:
         """Break the connection now."""
-        self.closing = self._discarding = True
+        self.closing = self._leaving = True
         self.transport.abortConnection()  # type: ignore[union-attr]
+
+    def close_when_idle(self) -> None:
+        """Close now when there is no request, not even a part of one; else after the answer under way."""
+        self.closing = True
+        if not self._queue and self._parsing is None and not self._leaving:
+            self._leave(linger=False)
 
     def _advance(self) -> None:
         """Let the application work on the exchange whose turn it is, as far as it has come."""
         self._advancing = True
         try:
-            while self._queue and not self._discarding:
+            while self._queue and not self._leaving:
                 exchange = self._queue[0]
                 if not exchange.admitted:
                     exchange.admitted = True
                     self._admit(exchange)
-                if not exchange.started and exchange.complete and exchange.failure is None:
-                    self._call(self._app.handle, exchange)
+                if not exchange.handled and not exchange.started:
+                    if exchange.failure is not None:
+                        exchange.handled = True
+                        self._call(self._app.refuse, exchange, exchange.failure)
+                    elif exchange.complete:
+                        exchange.handled = True
+                        self._call(self._app.handle, exchange)
                 if not exchange.finished:
                     break
         finally:
@@ -325,51 +271,45 @@ class Connection(TwistedProtocol):
         self._set_deadline()
 
     def _admit(self, exchange: Exchange) -> None:
-        if exchange.failure is not None:
-            self._app.refuse(exchange, exchange.failure)
-            return
-        self._call(self._app.admit, exchange)
-        if exchange.started or exchange.complete:
+        if exchange.parsed:
+            self._call(self._app.admit, exchange)
+        if exchange.started or exchange.complete or exchange.failure is not None:
             return
         length = exchange.header(b"content-length")
         if length is not None and int(length) > self._limits.body:
-            exchange.failure = Failure(
-                "request_too_large", f"the request body is larger than {self._limits.body} bytes"
-            )
-            self._app.refuse(exchange, exchange.failure)
-        elif (exchange.header(b"expect") or b"").lower() == b"100-continue" and exchange.version == "1.1":
+            exchange.failure = self._too_large()
+        elif exchange.version == "1.1" and (exchange.header(b"expect") or b"").lower() == b"100-continue":
             self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _call(self, method: Callable[[Exchange], None], exchange: Exchange) -> None:
+    def _call(self, method: Callable[..., None], exchange: Exchange, *failure: Failure) -> None:
         try:
-            method(exchange)
+            method(exchange, *failure)
         except Exception:
             self.factory.log.failure("a request failed")
-            if exchange.started:
+            if exchange.started or exchange.failure is not None:
                 exchange.abort()
             else:
-                self._app.refuse(exchange, Failure("internal", "the request failed inside the gateway"))
+                exchange.handled = True
+                exchange.failure = Failure("internal", "the request failed inside the gateway")
+                self._call(self._app.refuse, exchange, exchange.failure)
 
     def _refuse(self, failure: Failure) -> None:
         """Answer what broke the rules, after what came before it; then close."""
         exchange = self._parsing or Exchange(self)
         exchange.failure = failure
-        exchange.parsed = True
         exchange.keep_alive = exchange.complete = False
-        if exchange not in self._queue:
+        if not exchange.parsed:
             self._queue.append(exchange)
         self._parsing = None
-        self.closing = self._deaf = True
-        if exchange.admitted and not exchange.started:
-            self._app.refuse(exchange, failure)
+        self._deaf = True
         self._advance()
 
     def _overrun(self) -> None:
         """More is pipelined than may wait: answer what is whole, then close. The client asks the rest again."""
         while self._queue and not self._queue[-1].complete:
             self._queue.pop()
-        self.closing = self._deaf = True
         self._parsing = None
+        self._deaf = True
         if self._queue:
             self._queue[-1].keep_alive = False
             self._advance()
@@ -378,59 +318,58 @@ class Connection(TwistedProtocol):
 
     def _leave(self, *, linger: bool) -> None:
         """Close. With unread input in the way a plain close would reset the answer away, so read it off first."""
-        self.closing = self._discarding = True
+        self._leaving = True
+        self._parsing = None
         self._queue.clear()
-        if not linger:
+        now = self.factory.clock.seconds()
+        if linger:
+            self._linger_until = now + self._limits.linger_total
+            self.outlet.end()
+        else:
             self.outlet.close()
-            self.deadline = self.factory.clock.seconds() + self._limits.stall_timeout
-            return
-        half_close = getattr(self.transport, "loseWriteConnection", None)
-        if half_close is not None:
-            half_close()
-        self.deadline = self.factory.clock.seconds() + self._limits.linger_timeout
+        if self.outlet.pending:
+            self._watch()
+        else:
+            self._watching = False
+            self.deadline = now + self._limits.linger_timeout
+
+    # ---- time ---------------------------------------------------------------------------------------------------
 
     def _set_deadline(self) -> None:
-        if self._discarding:
+        if self._leaving or self._watching:
             return
         limits, now = self._limits, self.factory.clock.seconds()
         if self._queue:
             current = self._queue[0]
-            if current.complete:
-                if not self.outlet.held:
-                    self.deadline = NEVER
-            else:
-                self.deadline = now + limits.body_timeout
+            self.deadline = NEVER if current.complete or current.started else now + limits.body_timeout
         elif self._parsing is None:
             self.deadline = now + limits.idle_timeout
-        # else a head is coming in: its time began with its first byte
+        else:  # a head is half there; its time begins with the end of the answer before it
+            self.deadline = now + limits.head_timeout
+
+    def _watch(self) -> None:
+        """Bytes wait for the client: give it time to take some."""
+        self._watching = True
+        self._taken = self.outlet.taken
+        self.deadline = self.factory.clock.seconds() + self._limits.stall_timeout
 
     def expired(self) -> None:
         """The sweep found the deadline passed."""
-        if self._discarding:
-            self.transport.abortConnection()  # type: ignore[union-attr]
-        elif self._queue and self._queue[0].complete:
-            self._stalled()
+        if self._watching and self.outlet.pending and self.outlet.taken > self._taken:
+            self._watch()  # slow, but alive
+        elif self._watching or self._leaving:
+            self.abort()
         elif self._parsing is not None:
             self._refuse(Failure("request_timeout", "the request did not come in time"))
+        elif self._queue:
+            self.abort()  # nobody answers what was refused
         else:
-            self.outlet.close()
-            self._discarding = True
-
-    def _stalled(self) -> None:
-        """The client took nothing for long; unless it took a little."""
-        pending = self.outlet.pending
-        if pending < self._waiting:
-            self._waiting = pending
-            self.deadline = self.factory.clock.seconds() + self._limits.stall_timeout
-        else:
-            self.transport.abortConnection()  # type: ignore[union-attr]
+            self._leave(linger=False)
 
     def _drained(self) -> None:
-        if self._discarding:
-            return
-        self.deadline = NEVER
+        self._watching = False
         self._set_deadline()
-        if self._queue:
+        if self._queue and self._queue[0].started:
             self._queue[0].on_drained()
 
     # ---- called by Twisted --------------------------------------------------------------------------------------
@@ -439,62 +378,43 @@ class Connection(TwistedProtocol):
         prepare(self.transport)  # type: ignore[arg-type]
         self.outlet = Outlet(self.transport, self._drained)
         self.factory.opened(self)
-        self.deadline = self.factory.clock.seconds() + self._limits.idle_timeout
+        self._set_deadline()
 
     def dataReceived(self, data: bytes) -> None:
-        if self._discarding or self._deaf:
+        if self._deaf or self._leaving:
+            self._read_off()
             return
-        if not self._queue and self._parsing is None:
+        before, queued, body_size = self._parsing, len(self._queue), 0
+        if before is not None:
+            body_size = before.body_size
+        elif not queued and not self._watching:
             self.deadline = self.factory.clock.seconds() + self._limits.head_timeout
-        was_in_head = self._parsing is not None and not self._parsing.parsed
+        self._reading = len(data)
         try:
             self._feed(data)
+            if self._parsing is not None:
+                self._count_unfinished(before, queued, body_size)
         except _Overrun:
             self._overrun()
-            return
         except Failure as failure:
             self._refuse(failure)
-            return
-        if was_in_head and self._parsing is not None and not self._parsing.parsed:
-            self._head_size += len(data)  # llhttp keeps an unfinished header to itself
-            if self._head_size > self._limits.head:
-                self._refuse(Failure("head_too_large", f"the request head is larger than {self._limits.head} bytes"))
-                return
-        if self._queue:
-            if self._queue[0].started:
-                return
-            self._advance()
+        else:
+            if self._queue and not self._queue[0].started:
+                self._advance()
 
-    def _feed(self, data: bytes) -> None:
-        """Parse; :raises Failure: and :raises _Overrun: for what the callbacks raised."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:  # offered, not taken: the rest is HTTP/1.1 as before
-            rest = data[upgrade.args[0] :]
-            if rest:
-                self._feed(rest)
-        except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, (Failure, _Overrun)):
-                raise error.__context__ from None
-            raise
-        except httptools.HttpParserError:
-            if self._queue and self._parsing is None and not self._queue[-1].keep_alive:
-                return  # bytes after a request that asked to close
-            raise Failure("invalid_request", "the request is not well-formed HTTP/1.1") from None
+    def _read_off(self) -> None:
+        if self._leaving and not self._watching and self._linger_until is not NEVER:
+            now = self.factory.clock.seconds()
+            self.deadline = min(now + self._limits.linger_timeout, self._linger_until)
 
     def connectionLost(self, reason: Any = None) -> None:
         self.factory.closed(self)
-        self._discarding = self.closing = True
+        self.outlet.release()
+        self.closing = self._leaving = True
+        self._parsing = self._parser = None  # the parser holds this connection
         queue, self._queue = self._queue, deque()
         for exchange in queue:
-            gone, exchange.finished = exchange.on_gone, True
-            exchange.on_gone = exchange.on_drained = _nothing
-            if exchange.started or exchange.admitted:
-                gone()
-
-
-class _Overrun(Exception):
-    """More requests wait on a connection than the server keeps."""
+            exchange.gone()
 
 
 def _check_head(exchange: Exchange) -> None:
@@ -505,8 +425,8 @@ def _check_head(exchange: Exchange) -> None:
     if b"host" in exchange.repeated or (b"host" not in headers and exchange.version == "1.1"):
         raise Failure("invalid_request", "exactly one Host header is needed")
     coding = headers.get(b"transfer-encoding")
-    if coding is not None and coding.strip().lower() != b"chunked":
-        raise Failure("invalid_request", "the only transfer coding understood is chunked")
+    if coding is not None and (coding.lower() != b"chunked" or exchange.version == "1.0"):
+        raise Failure("invalid_request", "the only transfer coding understood is chunked, in HTTP/1.1")
     expect = headers.get(b"expect")
     if expect is not None and expect.lower() != b"100-continue":
         raise Failure("expectation_failed", "the only expectation understood is 100-continue")
@@ -554,9 +474,7 @@ class Server(Factory):
     def close_idle(self) -> None:
         """Shut connections without a request; the others close after their answer."""
         for connection in list(self.connections):
-            connection.closing = True
-            if not connection._queue:
-                connection.outlet.close()
+            connection.close_when_idle()
 
     def abort_all(self) -> None:
         """Break every connection."""
