@@ -7,10 +7,14 @@ kernel has taken everything, which is what a run's flow control counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+from OpenSSL import SSL
+from service_identity.pyopenssl import verify_hostname, verify_ip_address
 from twisted.internet import tcp, unix
+from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import clientFromString, serverFromString
 from twisted.internet.error import CannotListenError
@@ -59,6 +63,27 @@ def dialler(reactor: Any, description: str) -> IStreamClientEndpoint:
     except Exception as error:
         raise Failure("invalid_value", f"not a client endpoint: {error}") from error
     return endpoint
+
+
+def verify_name(secured: SSL.Connection, host: str) -> None:
+    """Check that the peer's certificate names ``host``; Twisted 26.10 takes one that names nobody.
+
+    :raises service_identity.VerificationError: or its ``CertificateError``.
+    """
+    if isIPAddress(host) or isIPv6Address(host):
+        verify_ip_address(secured, host)
+    else:
+        verify_hostname(secured, host.encode("idna").decode("ascii"))
+
+
+def tls_host(description: str) -> str:
+    """Return the host that a ``tls:`` client endpoint must prove to be, "" for another kind of endpoint."""
+    kind, *parts = re.split(r"(?<!\\):", description)
+    if kind != "tls":
+        return ""
+    named = [part[len("host=") :] for part in parts if part.startswith("host=")]
+    plain = [part for part in parts if "=" not in part]
+    return (named + plain + [""])[0].replace("\\:", ":")
 
 
 def prepare(transport: ITransport) -> None:

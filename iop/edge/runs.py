@@ -145,9 +145,6 @@ class Run:
         if answer is not None:
             answer.failed(failure, None)
 
-    def broken(self, error: Exception) -> None:
-        self.stop(Failure("internal", "the answer could not be handled"))
-
     def link_lost(self) -> None:
         answer = self._answer
         self._end()

@@ -20,6 +20,7 @@ from iop.http.call import Answer, Call, Timers
 from iop.http.origin import LONGEST_DIAL, Origin, not_connected
 from iop.http.upstream import Connection, SecuredConnection
 from iop.services import Sweep
+from iop.sockets import verify_name
 
 __all__ = ["Answer", "Call", "Client", "Connection", "Origin", "Timers"]
 
@@ -168,7 +169,7 @@ class Client:
 
     def verify(self, secured: Any) -> None:
         """Check that a TLS backend is the one that was dialled."""
-        self._origin.verify(secured)
+        verify_name(secured, self._origin.host)
 
     def free(self, connection: Connection, *, keep: bool) -> None:
         """A call has ended on a connection."""

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from OpenSSL import SSL, crypto
 from service_identity import CertificateError, VerificationError
-from service_identity.pyopenssl import verify_hostname, verify_ip_address
-from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import CancelledError
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
@@ -59,16 +57,6 @@ class Origin:
             raise Failure("upstream_connect", "the backend's trust file cannot be used") from None
         secured: IStreamClientEndpoint = wrapClientTLS(optionsForClientTLS(self.host, trustRoot=trust), plain)
         return secured
-
-    def verify(self, connection: SSL.Connection) -> None:
-        """Check that the backend's certificate names this host; Twisted 26.10 takes one that names nobody.
-
-        :raises service_identity.VerificationError: or its ``CertificateError``.
-        """
-        if isIPAddress(self.host) or isIPv6Address(self.host):
-            verify_ip_address(connection, self.host)
-        else:
-            verify_hostname(connection, self.host.encode("idna").decode("ascii"))
 
 
 def _certificates(path: str) -> list[Certificate]:

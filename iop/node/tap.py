@@ -18,7 +18,7 @@ from iop.node.supervisor import Supervisor
 from iop.node.uplink import Uplink
 from iop.process import fatal, settle, stop_on_signals
 from iop.services import Drain, OrderedServices
-from iop.sockets import dialler
+from iop.sockets import dialler, tls_host
 
 DEFAULT_STATE_DIR = "~/.local/state/iop/node"
 
@@ -43,6 +43,7 @@ class Node(OrderedServices):
             reactor,
             random.random,
             tuple(sorted(plugin.found())),
+            tls_host(settings.edge),
         )
         super().__init__([self.uplink], failed)
 

@@ -45,6 +45,7 @@ class Uplink(Service):
     :param endpoint: dials the edge.
     :param chance: a random number in 0..1, anew at each call.
     :param adapter_types: names of the plugins found on this machine.
+    :param tls_host: who the edge must prove to be, on a link over TLS.
     """
 
     log = Logger()
@@ -59,7 +60,9 @@ class Uplink(Service):
         clock: Any,
         chance: Callable[[], float],
         adapter_types: tuple[str, ...] = (),
+        tls_host: str = "",
     ) -> None:
+        self._tls_host = tls_host
         self._endpoint = endpoint
         self._token = token
         self._adapters = adapters
@@ -90,7 +93,7 @@ class Uplink(Service):
 
     def _dial(self) -> None:
         self._redial = None
-        factory = Factory.forProtocol(lambda: Link(Side.NODE, self, self._clock))
+        factory = Factory.forProtocol(lambda: Link(Side.NODE, self, self._clock, tls_host=self._tls_host))
         factory.noisy = False
         self._dialling = self._endpoint.connect(factory)
         self._dialling.addErrback(self._not_dialled)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IHandshakeListener, IPushProducer, IReactorTime
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.protocols.basic import Int32StringReceiver
@@ -12,7 +12,7 @@ from twisted.python.failure import Failure as TwistedFailure
 from zope.interface import implementer
 
 from iop import model as m
-from iop.sockets import prepare, send_now, unwrap
+from iop.sockets import prepare, send_now, unwrap, verify_name
 from iop.wire import translate
 from iop.wire.calls import Calls
 from iop.wire.frames import MAX_FRAME, MAX_FRAME_UNREGISTERED
@@ -35,6 +35,9 @@ class Receiver(Protocol):
     def link_resumed(self) -> None:
         """The peer reads again."""
 
+
+HANDSHAKE_TIMEOUT: Final = 15.0
+"""Seconds for the TLS handshake of a link that one dialled."""
 
 HANDLERS: Final = {
     Side.EDGE: {
@@ -59,25 +62,30 @@ HANDLERS: Final = {
 """Which method of the receiver takes which message; ``answer`` goes to :class:`Calls`; ping and pong stay here."""
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class Link(Int32StringReceiver):
     """One connection between an edge and a node, seen from one side.
 
     :param heartbeat_ms: of silence before it asks whether the other side lives.
     :ivar calls: questions that wait for an answer.
+    :ivar full: the peer does not read; not ``paused``, which is Twisted's for a receiver that is to hear nothing.
     """
 
     log = Logger()
     MAX_LENGTH = MAX_FRAME_UNREGISTERED
 
-    def __init__(self, side: Side, receiver: Any, clock: IReactorTime, heartbeat_ms: int = 10_000) -> None:
+    def __init__(
+        self, side: Side, receiver: Any, clock: IReactorTime, heartbeat_ms: int = 10_000, tls_host: str = ""
+    ) -> None:
+        self._tls_host = tls_host
+        self._handshaking: IDelayedCall | None = None
         self.peer = Peer(side)
         self._established = ESTABLISHED[side]
         self.calls = Calls(clock)
         self.heartbeat_ms = heartbeat_ms
         self.max_frame = MAX_FRAME
         self.lost = False
-        self.paused = False
+        self.full = False
         self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
         if side is Side.NODE:  # whom one has dialled is no stranger, and its first answer holds the whole payload
             self.MAX_LENGTH = MAX_FRAME
@@ -88,7 +96,7 @@ class Link(Int32StringReceiver):
         self._liveness = Liveness()
         self._beating: IDelayedCall | None = None
         self._nonce = 0
-        self._paused_beats = 0
+        self._full_beats = 0
         self._unknown: set[str] = set()
         self._reason = ""
 
@@ -213,11 +221,9 @@ class Link(Int32StringReceiver):
 
     def _beat(self) -> None:
         check = self._liveness.beat(self.bytes_in + len(self._unprocessed))  # half a frame is a sign of life too
-        self._paused_beats = self._paused_beats + 1 if self.paused else 0
-        if check is Check.LOST or self._paused_beats > PATIENCE:
-            self._refuse(
-                "the other side does not read" if self._paused_beats > PATIENCE else "the other side is silent"
-            )
+        self._full_beats = self._full_beats + 1 if self.full else 0
+        if check is Check.LOST or self._full_beats > PATIENCE:
+            self._refuse("the other side does not read" if self._full_beats > PATIENCE else "the other side is silent")
             return
         if check is Check.ASK:
             self.ping()
@@ -230,7 +236,25 @@ class Link(Int32StringReceiver):
         prepare(self.transport)
         unwrap(self)
         self.transport.registerProducer(self, True)  # type: ignore[attr-defined]
-        self._receiver.link_made(self)
+        if not self._tls_host:
+            self._receiver.link_made(self)
+        else:
+            self._handshaking = self._clock.callLater(HANDSHAKE_TIMEOUT, self.drop, "no TLS handshake in time")
+
+    def _handshake_over(self) -> None:
+        if self._handshaking is not None and self._handshaking.active():
+            self._handshaking.cancel()
+
+    def handshakeCompleted(self) -> None:
+        if not self._tls_host:
+            return
+        self._handshake_over()
+        try:
+            verify_name(self.transport.getHandle(), self._tls_host)  # type: ignore[union-attr]
+        except Exception:
+            self._refuse("the other side's certificate does not name it")
+        else:
+            self._receiver.link_made(self)
 
     def lengthLimitExceeded(self, length: int) -> None:
         self._refuse(f"a frame of {length} bytes, more than {self.MAX_LENGTH}")
@@ -240,18 +264,20 @@ class Link(Int32StringReceiver):
             return
         self.lost = True
         self.peer.state = LinkState.CLOSED
+        self._handshake_over()
         if self._beating is not None and self._beating.active():
             self._beating.cancel()
         self.calls.lost()
         self._receiver.link_lost(self._reason or reason.getErrorMessage())
 
     def pauseProducing(self) -> None:
-        self.paused = True
+        self.full = True
         self._receiver.link_paused()
 
     def resumeProducing(self) -> None:
-        self.paused = False
+        self.full = False
+        self._full_beats = 0
         self._receiver.link_resumed()
 
     def stopProducing(self) -> None:
-        self.paused = True
+        self.full = True

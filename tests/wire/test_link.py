@@ -1,7 +1,8 @@
-"""One end of a link over a string transport: frames, registration, liveness, back-pressure, and all that can go wrong."""
+"""One end of a link over a string transport: frames, rules, liveness, back-pressure, and all that can go wrong."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def test_frames_split_anywhere(cuts: list[int]) -> None:
     data = b"".join(framed(translate.encode_event("r", seq, event)) for seq, event in enumerate(events))
     data += framed(translate.encode(m.NodeDraining()))
     places = [0, *sorted(cut % len(data) for cut in cuts), len(data)]
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in pairwise(places):
         end.link.dataReceived(data[start:stop])
     assert end.receiver.got == [*(("r", seq, event) for seq, event in enumerate(events)), m.NodeDraining()]
     assert not end.dropped
@@ -395,12 +396,42 @@ def test_a_peer_that_does_not_read_pauses_and_resumes_the_sender() -> None:
     end = OneEnd()
     producer = end.transport.producer
     producer.pauseProducing()
-    assert end.link.paused
+    assert end.link.full
     producer.resumeProducing()
-    assert not end.link.paused
+    assert not end.link.full
     assert end.receiver.told == ["made", "paused", "resumed"]
     producer.stopProducing()
-    assert end.link.paused
+    assert end.link.full
+
+
+def test_a_sender_that_is_paused_still_hears() -> None:
+    """Credit, cancels and pongs come while the peer does not read; Twisted's own ``paused`` would hold them back."""
+    end = OneEnd()
+    end.transport.producer.pauseProducing()
+    end.hear(m.NodeDraining())
+    assert end.receiver.got == [m.NodeDraining()]
+
+
+def test_a_peer_that_does_not_read_for_long_is_left(logged: Any) -> None:
+    end = OneEnd()
+    end.transport.producer.pauseProducing()
+    for nonce in range(10):
+        end.hear(m.Pong(nonce))
+        end.clock.advance(1)
+    assert end.dropped
+    (line,) = logged.warnings()
+    assert line == "closing a link: the other side does not read"
+
+
+def test_a_peer_that_reads_slowly_is_not_left() -> None:
+    end = OneEnd()
+    for nonce in range(20):
+        end.transport.producer.pauseProducing()
+        end.hear(m.Pong(nonce))
+        end.clock.advance(1)
+        end.transport.producer.resumeProducing()
+        end.transport.producer.pauseProducing()
+    assert not end.dropped
 
 
 def test_a_failure_crosses_the_link() -> None:

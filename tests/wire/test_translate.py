@@ -73,7 +73,7 @@ SETTINGS = {
         },
     ),
     "drop_in": st.dictionaries(
-        TEXT, st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner), max_leaves=4)
+        TEXT, st.recursive(st.none() | st.booleans() | st.integers() | TEXT, st.lists, max_leaves=4)
     ).map(lambda settings: {key: value for key, value in settings.items() if value is not None}),
 }
 ADAPTERS = st.sampled_from(sorted(SETTINGS)).flatmap(
@@ -110,9 +110,7 @@ MESSAGES = {
         m.NodeConfigRefreshResponse, TEXT, NAMES, st.sampled_from(m.RefreshStatus), TEXT, NAMES_LIST, NAMES_LIST
     ),
     m.RegisterRequest: st.builds(m.RegisterRequest, TEXT, UINT32, TEXT, TEXT, TEXT, TEXT, NAMES_LIST),
-    m.RegisterResponse: st.builds(
-        m.RegisterResponse, st.booleans(), TEXT, TEXT, TEXT, TEXT, UINT32, UINT32, PAYLOADS
-    ),
+    m.RegisterResponse: st.builds(m.RegisterResponse, st.booleans(), TEXT, TEXT, TEXT, TEXT, UINT32, UINT32, PAYLOADS),
     m.ProviderStatus: st.builds(m.ProviderStatus, NAMES, NAMES, TEXT, NAMES_LIST),
     m.NodeDraining: st.builds(m.NodeDraining),
     m.Ping: st.builds(m.Ping, UINT64),
@@ -298,7 +296,8 @@ def test_an_event_of_an_unknown_type_is_malformed(type_: int) -> None:
 
 
 def test_a_query_of_a_newer_edge_is_no_reason_to_leave() -> None:
-    kind, envelope = translate.parse(pb.Envelope(node_command_request=pb.NodeCommandRequest(type=99)).SerializeToString())
+    asked = pb.Envelope(node_command_request=pb.NodeCommandRequest(type=99))
+    kind, envelope = translate.parse(asked.SerializeToString())
     assert translate.decode(str(kind), envelope) == m.NodeCommandRequest("", "")
 
 

@@ -124,7 +124,7 @@ class NodeLink:
     def _pump(self) -> None:
         """Send parts of long inputs, one a run in turn, while the link takes them."""
         assert self.wire is not None
-        while self._inputs and not self.wire.paused and not self.wire.lost:
+        while self._inputs and not self.wire.full and not self.wire.lost:
             run_id, data = self._inputs.popleft()
             self.wire.send(m.RunInput(run_id, bytes(data[:PART])))
             if len(data) > PART:

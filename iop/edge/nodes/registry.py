@@ -45,7 +45,7 @@ class Entry:
     def usable(self) -> bool:
         """Whether runs may go there."""
         link = self.link
-        return link is not None and link.ready and not link.draining and link.wire is not None and not link.wire.paused
+        return link is not None and link.ready and not link.draining and link.wire is not None and not link.wire.full
 
 
 class Registry:

@@ -40,6 +40,8 @@ class OpenAICompatAdapter:
             name.lower().encode("latin-1"): value.encode("latin-1", "replace")
             for name, value in (settings.get("headers") or {}).items()
         }
+        if b"host" in self._headers:
+            raise Failure("invalid_value", "headers: the host is that of base_url")
         self._timers = Timers(
             connect=_seconds(settings, "connect_timeout_ms"),
             first_byte=_seconds(settings, "first_byte_timeout_ms"),

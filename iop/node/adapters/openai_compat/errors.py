@@ -16,8 +16,8 @@ from iop.errors import Failure
 
 _LONGEST: Final = 2000
 _ADDRESS: Final = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^\s'\"<>)]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-f:]*:[0-9a-f:.]*\](?::\d+)?"
-    r"|\b(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)*):\d{2,5}\b",
+    r"\b[a-z][a-z0-9+.-]{0,15}://[^\s'\"<>)]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-f]{0,4}:[0-9a-f:.]{1,40}\](?::\d+)?"
+    r"|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,8}:\d{2,5}\b",
     re.IGNORECASE,
 )
 _OVERFLOW: Final = re.compile(
@@ -129,7 +129,7 @@ def _wrong(item: Any) -> str:
 def _clean(message: str) -> str:
     if "Traceback (most recent call last)" in message or message.lstrip()[:1] == "<":
         return ""
-    return _ADDRESS.sub("[address]", message)[:_LONGEST].strip()
+    return _ADDRESS.sub("[address]", message[: 2 * _LONGEST])[:_LONGEST].strip()  # a longer one costs its square
 
 
 def _overflows(message: str, kind: str, code: str) -> bool:
