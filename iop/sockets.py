@@ -117,11 +117,12 @@ def send_now(transport: Any, data: bytes) -> bool:
     ):
         transport.write(data)
         return False
-    sent = transport.writeSomeData(data)
+    try:
+        sent = transport.socket.send(data)
+    except OSError:  # full; or lost, which the transport finds out the same way and tells its protocol
+        sent = 0
     if sent == len(data):
         return True
-    if not isinstance(sent, int) or sent < 0:
-        sent = 0  # lost: the transport finds out the same way and tells its protocol
     transport.write(data[sent:])
     return False
 

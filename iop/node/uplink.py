@@ -217,7 +217,7 @@ class Uplink(Service):
         self._supervisor.link_paused(False)
 
     def link_lost(self, reason: str) -> None:
-        unanswered = self._register_timer is not None
+        unanswered = self._register_timer is not None or self._link is None
         was_registered = self.node_id != "" and not unanswered and not self._said
         self._registering_done()
         self._link = None

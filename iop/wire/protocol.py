@@ -100,6 +100,11 @@ class Link(Int32StringReceiver):
         self._unknown: set[str] = set()
         self._reason = ""
 
+    @property
+    def stuck(self) -> bool:
+        """Whether the peer has not read for a heartbeat; a link that is only full at the moment is none."""
+        return self._full_beats > 0
+
     # ---- sending ------------------------------------------------------------------------------------------------
 
     def send(self, message: Any) -> None:
@@ -221,7 +226,9 @@ class Link(Int32StringReceiver):
 
     def _beat(self) -> None:
         check = self._liveness.beat(self.bytes_in + len(self._unprocessed))  # half a frame is a sign of life too
-        self._full_beats = self._full_beats + 1 if self.full else 0
+        if self.full:
+            self._full_beats += 1
+            self._receiver.link_paused()  # once more: now it is stuck
         if check is Check.LOST or self._full_beats > PATIENCE:
             self._refuse("the other side does not read" if self._full_beats > PATIENCE else "the other side is silent")
             return
@@ -252,7 +259,7 @@ class Link(Int32StringReceiver):
         try:
             verify_name(self.transport.getHandle(), self._tls_host)  # type: ignore[union-attr]
         except Exception:
-            self._refuse("the other side's certificate does not name it")
+            self.drop("the other side's certificate does not name it")
         else:
             self._receiver.link_made(self)
 

@@ -45,7 +45,7 @@ class Entry:
     def usable(self) -> bool:
         """Whether runs may go there."""
         link = self.link
-        return link is not None and link.ready and not link.draining and link.wire is not None and not link.wire.full
+        return link is not None and link.ready and not link.draining and link.wire is not None and not link.wire.stuck
 
 
 class Registry:
@@ -185,7 +185,7 @@ class Registry:
         self.changed(link.node_id)
 
     def flow(self, link: NodeLink) -> None:
-        """A node stopped reading, or reads again."""
+        """A node does not read at the moment, or for long, or reads again."""
         if link.node_id:
             self.changed(link.node_id)
 
