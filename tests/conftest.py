@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+
+settings.register_profile("iop", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("iop")
 
 
 class Logged:

@@ -123,7 +123,11 @@ class Run:
             answer.started(event)  # type: ignore[arg-type]
         else:
             self._end()
-            self._tell_end(answer, event)
+            try:
+                self._tell_end(answer, event)
+            except Exception:
+                self._runs.log.failure("the end of {run} could not be told", run=self.id)
+                answer.failed(Failure("internal", "the answer could not be handled"), None)
 
     def _tell_end(self, answer: Answer, event: m.RunEvent) -> None:
         if isinstance(event, m.Whole | m.Complete):

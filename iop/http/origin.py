@@ -11,7 +11,7 @@ from service_identity import CertificateError, VerificationError
 from twisted.internet.defer import CancelledError
 from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
@@ -20,6 +20,7 @@ from twisted.python.failure import Failure as TwistedFailure
 from iop.errors import Failure
 
 LONGEST_DIAL: Final = 300.0
+_ATTEMPT_DELAY: Final = 0.05  # between a host's addresses; Twisted's 0.3 s is also how long it takes to see a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Origin:
 
     def endpoint(self, reactor: Any) -> IStreamClientEndpoint:
         """Return what dials it; :raises Failure: ``upstream_connect`` when ``ca_file`` cannot be used."""
-        plain = HostnameEndpoint(reactor, self.host, self.port, timeout=LONGEST_DIAL)
+        plain = HostnameEndpoint(reactor, self.host, self.port, timeout=LONGEST_DIAL, attemptDelay=_ATTEMPT_DELAY)
         if self.scheme != "https":
             return plain
         try:
@@ -70,7 +71,7 @@ def _certificates(path: str) -> list[Certificate]:
 
 def not_connected(reason: TwistedFailure) -> Failure:
     """Say why a connection could not be had, in words that name no address."""
-    if reason.check(ConnectTimeout, CancelledError, DeferredTimeout):
+    if reason.check(ConnectTimeout, CancelledError, ConnectingCancelledError, DeferredTimeout):
         return Failure("upstream_connect", "the backend did not take the connection in time", http_status=504)
     if reason.check(VerificationError, CertificateError) or (
         reason.check(SSL.Error) and "certificate" in str(reason.value)

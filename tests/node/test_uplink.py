@@ -256,6 +256,20 @@ def test_somebody_else_at_the_edges_address(logged: Any) -> None:
     world.stop()
 
 
+def test_an_edge_that_proves_to_be_nobody_is_logged_once(logged: Any) -> None:
+    """Over TLS nothing is said, the token least of all, before the edge has shown who it is."""
+    world = World()
+    world.uplink._tls_host = "edge.example"
+    world.uplink.startService()
+    world.net.run(25)
+    assert world.edge.last.got == []
+    assert len(world.edge.ends) >= 2
+    assert [line for line in logged.warnings() if "did not register" in line] == [
+        "the edge did not register this node: no TLS handshake in time; trying again and again"
+    ]
+    world.stop()
+
+
 def test_backoff_grows_and_is_spread() -> None:
     for attempt in range(12):
         low, high = backoff(attempt, 0.0), backoff(attempt, 1.0)

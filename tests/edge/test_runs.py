@@ -1,0 +1,493 @@
+"""The life of a run at the edge: however it ends, its lease is released exactly once and its client is told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gateway_in_memory import document, node
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from memory_net import MemoryNet
+from node_end import NodeEnd
+
+from iop import model as m
+from iop.edge.config import load_document
+from iop.edge.nodes.registry import Registry
+from iop.edge.pool.pool import Pool
+from iop.edge.runs import Ask, Run, Runs, new_id
+from iop.errors import Failure
+from iop.wire.frames import MAX_FRAME, PART
+
+pytestmark = pytest.mark.usefixtures("logged")
+
+HTTP = m.HttpRequestHead("POST", "/v1/chat/completions")
+HEAD = m.HttpResponseHead(200)
+
+
+class Told:
+    """An answer that keeps what it is told; after its end it is told nothing."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+        self.ends: list[Any] = []
+        self.breaks_at: type | None = None
+
+    def _take(self, event: Any) -> None:
+        assert not self.ends
+        self.said.append(event)
+        if type(event) is self.breaks_at:
+            raise ZeroDivisionError("a bug of the surface")
+
+    def started(self, start: m.Start) -> None:
+        self._take(start)
+
+    def delta(self, delta: m.Delta) -> None:
+        self._take(delta)
+
+    def completed(self, complete: m.Complete) -> None:
+        assert not self.ends
+        self.ends.append(complete)
+
+    whole = completed
+
+    def failed(self, failure: Failure, usage: m.Usage | None) -> None:
+        assert not self.ends
+        self.ends.append(failure)
+
+    @property
+    def end(self) -> Any:
+        """The end, a failure as its code."""
+        (end,) = self.ends
+        return end.code if isinstance(end, Failure) else end
+
+
+class World:
+    """Runs, and a node `n1` that does as a test says."""
+
+    def __init__(self, *nodes: dict[str, Any], window: int = 1 << 20, **rest: Any) -> None:
+        self.net = MemoryNet()
+        loaded = load_document(document(*(nodes or (node("n1", "p1"),)), **rest)).config
+        self.nodes = Registry(loaded.nodes, heartbeat_ms=10_000, clock=self.net)
+        self.pool = Pool(loaded.models, loaded.nodes)
+        self.runs = Runs(loaded, self.pool, self.nodes, self.net, window)
+        self.net.listenTCP(4610, self.nodes.factory())
+        self.end = NodeEnd(self.net, "n1")
+
+    def start(self, model: str = "m", input: Any = lambda target: b"{}", **ask: Any) -> tuple[Run, Told]:
+        told = Told()
+        run = self.runs.start(Ask(model, input, ask.pop("http", HTTP), **ask), told)
+        self.net.run()
+        return run, told
+
+    def say(self, run: Run, *events: m.RunEvent, seq: int = 0) -> None:
+        self.end.say(run.id, *events, seq=seq)
+        self.net.run()
+
+    @property
+    def idle(self) -> bool:
+        return not self.runs.active and self.pool.in_flight == 0 and all(link.runs == 0 for link in self.nodes.links())
+
+
+def refused(world: World, *args: Any, **ask: Any) -> Failure:
+    with pytest.raises(Failure) as raised:
+        world.start(*args, **ask)
+    assert world.idle
+    return raised.value
+
+
+def test_what_a_node_is_asked() -> None:
+    world = World()
+    run, _ = world.start(
+        input=lambda target: target.encode(), metadata={"k": "v"}, secret_headers=(("Authorization", "Bearer p"),)
+    )
+    (request,) = world.end.runs
+    assert request == m.RunRequest(
+        run.id, "a", "m", "p1", m.Mode.PASSTHROUGH, b"m", HTTP, (("Authorization", "Bearer p"),), metadata={"k": "v"}
+    )
+    world.start(http=None)
+    assert world.end.runs[1].mode is m.Mode.NORMALIZED
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [m.Start(HEAD), m.Delta(b"x"), m.Complete("stop", m.Usage(1, 2))],
+        [m.Whole(HEAD, b"x")],
+        [m.Error(Failure("upstream_error", "no"))],
+        [m.Start(HEAD), m.Delta(b"x"), m.Error(Failure("upstream_error", "it broke"))],
+        [m.Cancelled()],
+        [m.Start(HEAD), m.Cancelled()],
+    ],
+)
+def test_every_end_a_node_says(events: list[m.RunEvent]) -> None:
+    world = World()
+    run, told = world.start()
+    assert world.pool.in_flight == 1
+    world.say(run, *events)
+    assert told.said == events[:-1]
+    last = events[-1]
+    if isinstance(last, m.Error):
+        assert told.end == last.failure.code
+    else:
+        assert told.end == ("cancelled" if isinstance(last, m.Cancelled) else last)
+    assert world.idle
+    run.cancel()
+    run.stop(Failure("draining", "x"))
+    run.link_lost()
+    run.taken(10)
+    assert len(told.ends) == 1
+    assert world.pool.in_flight == 0
+
+
+# ---- cancelling
+
+
+def test_a_cancelled_run_keeps_its_slot_until_its_backend_has_stopped() -> None:
+    world = World()
+    run, told = world.start()
+    world.say(run, m.Start(HEAD), m.Delta(b"x"))
+    run.cancel()
+    run.cancel()
+    world.net.run()
+    (cancel,) = world.end.of(m.CancelRequest)
+    assert cancel.run_id == run.id
+    assert world.pool.in_flight == 1
+    world.say(run, m.Delta(b"late"), seq=2)
+    assert told.said == [m.Start(HEAD), m.Delta(b"x")]
+    world.say(run, m.Cancelled(), seq=3)
+    assert told.ends == []
+    assert world.idle
+    world.net.run(60)
+    assert not world.pool.resources["p1"].unconfirmed
+
+
+def test_a_cancel_that_crosses_the_end_is_an_end() -> None:
+    world = World()
+    run, _ = world.start()
+    run.cancel()
+    world.say(run, m.Start(HEAD), m.Complete())
+    assert world.idle
+
+
+def test_a_cancel_of_a_run_that_the_node_does_not_know() -> None:
+    world = World()
+    world.end.confirm_cancels = False
+    run, _ = world.start()
+    run.cancel()
+    world.net.run()
+    (cancel,) = world.end.of(m.CancelRequest)
+    world.end.wire.send(m.CancelResponse(cancel.request_id, False))
+    world.net.run()
+    assert world.idle
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_cancel_that_nobody_confirms_degrades_the_provider(logged: Any, answered: bool) -> None:
+    world = World()
+    world.end.confirm_cancels = answered
+    run, _ = world.start()
+    run.cancel()
+    world.net.run(9.5)
+    assert world.pool.in_flight == 1
+    world.net.run(1)
+    assert world.idle
+    assert world.pool.resources["p1"].unconfirmed
+    assert len(logged.warnings()) == 1
+    world.say(run, m.Cancelled())
+    link = world.nodes.entries["n1"].link
+    assert link is not None
+    assert link.late == 1
+
+
+def test_the_next_good_run_clears_it() -> None:
+    world = World()
+    run, _ = world.start()
+    run.cancel()
+    world.net.run(11)
+    run, _ = world.start()
+    world.say(run, m.Error(Failure("upstream_error", "no")))
+    assert world.pool.resources["p1"].unconfirmed
+    run, _ = world.start()
+    world.say(run, m.Start(HEAD), m.Complete())
+    assert not world.pool.resources["p1"].unconfirmed
+
+
+def test_the_edge_ends_a_run_and_says_why() -> None:
+    world = World()
+    run, told = world.start()
+    run.stop(Failure("draining", "the edge is shutting down"))
+    assert told.end == "draining"
+    world.net.run()
+    assert len(world.end.of(m.CancelRequest)) == 1
+    world.say(run, m.Cancelled())
+    assert world.idle
+
+
+# ---- a node that breaks the rules
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(1, m.Start(HEAD))],
+        [(0, m.Start(HEAD)), (2, m.Delta(b"x"))],
+        [(0, m.Start(HEAD)), (0, m.Start(HEAD))],
+        [(0, m.Start(HEAD)), (1, m.Start(HEAD))],
+        [(0, m.Delta(b"x"))],
+        [(0, m.Complete())],
+    ],
+)
+def test_a_gap_or_a_wrong_turn_ends_that_run_and_no_other(logged: Any, events: list[tuple[int, m.RunEvent]]) -> None:
+    world = World()
+    (bad, told), (good, other) = world.start(), world.start()
+    for seq, event in events:
+        world.say(bad, event, seq=seq)
+    assert told.end == "protocol_error"
+    world.say(good, m.Start(HEAD), m.Complete())
+    assert other.end == m.Complete()
+    assert len(logged.warnings()) == 1
+    world.say(bad, m.Cancelled(), seq=9)
+    assert world.idle
+    assert not world.end.lost
+
+
+def test_a_surface_that_breaks_harms_only_its_run(logged: Any) -> None:
+    world = World()
+    (bad, told), (good, other) = world.start(), world.start()
+    told.breaks_at = m.Delta
+    world.say(bad, m.Start(HEAD), m.Delta(b"x"))
+    assert told.end == "internal"
+    world.say(good, m.Start(HEAD), m.Complete())
+    assert other.end == m.Complete()
+    world.say(bad, m.Cancelled(), seq=2)
+    assert world.idle
+    assert [type(error) for error in logged.failures()] == [ZeroDivisionError]
+
+
+# ---- loss
+
+
+def test_a_lost_node_ends_its_runs() -> None:
+    world = World()
+    runs = [world.start() for _ in range(3)]
+    world.say(runs[0][0], m.Start(HEAD), m.Delta(b"x"))
+    runs[1][0].cancel()
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    assert [told.end for _, told in (runs[0], runs[2])] == ["node_lost", "node_lost"]
+    assert runs[1][1].ends == []
+    assert world.idle
+    world.net.run(11)
+    assert not world.pool.resources["p1"].unconfirmed
+
+
+def test_a_run_that_begins_while_a_lost_one_ends_finds_the_node_gone() -> None:
+    world = World()
+    seen: list[str] = []
+
+    class Again(Told):
+        def failed(self, failure: Failure, usage: m.Usage | None) -> None:
+            try:
+                world.runs.start(Ask("m", lambda target: b""), Told())
+            except Failure as refusal:
+                seen.append(refusal.code)
+
+    world.runs.start(Ask("m", lambda target: b""), Again())
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    assert seen == ["no_provider"]
+    assert world.idle
+
+
+# ---- refusals
+
+
+def test_refusals_take_nothing() -> None:
+    world = World(node("n1", "p1", capacity=1))
+    assert refused(world, "other").code == "model_not_found"
+    run, _ = world.start()
+    with pytest.raises(Failure) as raised:
+        world.start()
+    assert raised.value.code == "queue_full"
+    assert world.pool.in_flight == 1
+    world.say(run, m.Cancelled())
+    world.end.wire.send(m.NodeDraining())
+    world.net.run()
+    assert refused(world).code == "no_provider"
+    world.runs.draining = True
+    failure = refused(world)
+    assert (failure.code, failure.retry_after_ms > 0) == ("draining", True)
+
+
+def test_an_input_that_cannot_be_made_takes_nothing() -> None:
+    def bad(target: str) -> bytes:
+        raise Failure("invalid_value", "no")
+
+    world = World()
+    assert refused(world, input=bad).code == "invalid_value"
+    with pytest.raises(ZeroDivisionError):
+        world.start(input=lambda target: bytes(1 // 0))
+    assert world.idle
+    assert world.end.runs == []
+
+
+def test_a_head_that_fits_no_frame_takes_nothing() -> None:
+    world = World()
+    assert refused(world, metadata={"k": "v" * MAX_FRAME}).code == "request_too_large"
+
+
+def test_a_long_input() -> None:
+    world = World()
+    run, _ = world.start(input=lambda target: b"x" * (3 * PART))
+    assert len(world.end.of(m.RunInput)) == 2
+    world.say(run, m.Cancelled())
+    assert world.idle
+
+
+# ---- credit
+
+
+def test_what_left_the_edge_comes_back_as_credit_in_quarters() -> None:
+    world = World(window=1000)
+    run, _ = world.start()
+    for size in (100, 149, 1, 600, 10):
+        run.taken(size)
+    world.net.run()
+    assert world.end.of(m.RunWindow) == [m.RunWindow(run.id, 250), m.RunWindow(run.id, 600)]
+    assert world.end.runs[0].window_bytes == 1000
+
+
+# ---- the older catalog
+
+ROUTES = [
+    {"model": "old", "adapter": "a", "target": "t"},
+    {"model": "there", "adapter": "a", "target": "t", "node": "n2"},
+    {"model": "nowhere", "adapter": "b", "target": "t"},
+]
+
+
+def routed() -> World:
+    nodes = [node("n1", "p1"), node("n2", "p2"), node("n3")]
+    nodes[2]["adapters"] = [{"name": "b", "type": "scripted"}]
+    return World(*nodes, openai={"model_routes": ROUTES})
+
+
+def test_a_route_goes_to_the_first_node_with_its_adapter_and_takes_no_slot() -> None:
+    world = routed()
+    run, told = world.start("old")
+    assert world.pool.in_flight == 0
+    assert (world.end.runs[0].adapter, world.end.runs[0].target, world.end.runs[0].provider_id) == ("a", "t", "")
+    world.say(run, m.Start(HEAD), m.Complete())
+    assert told.end == m.Complete()
+    assert world.idle
+
+
+def test_a_route_may_name_its_node() -> None:
+    world = routed()
+    assert refused(world, "there").code == "no_provider"
+    other = NodeEnd(world.net, "n2")
+    run, _ = world.start("there")
+    assert [request.run_id for request in other.runs] == [run.id]
+    assert refused_while_busy(world, "nowhere") == "no_provider"
+
+
+def refused_while_busy(world: World, model: str) -> str:
+    with pytest.raises(Failure) as raised:
+        world.start(model)
+    return raised.value.code
+
+
+def test_a_routed_run_may_be_cancelled_and_lost() -> None:
+    world = routed()
+    run, _ = world.start("old")
+    run.cancel()
+    world.net.run(11)
+    assert world.idle
+    _, told = world.start("old")
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    assert told.end == "node_lost"
+    assert world.idle
+
+
+def test_ready() -> None:
+    world = World()
+    assert world.runs.ready
+    world.runs.draining = True
+    assert not world.runs.ready
+    world.runs.draining = False
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    assert not world.runs.ready
+    world = routed()
+    world.pool.groups.clear()
+    assert world.runs.ready
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    assert not world.runs.ready
+
+
+def test_ids_are_never_given_twice() -> None:
+    ids = {new_id("run") for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(each.startswith("run-") for each in ids)
+
+
+class AnyRuns(RuleBasedStateMachine):
+    """Whatever order things come in: leases are the runs that have not ended, and each client is told one end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.live: list[tuple[Run, Told]] = []
+        self.seq: dict[str, int] = {}
+
+    @rule()
+    def start(self) -> None:
+        self.live.append(self.world.start())
+
+    @precondition(lambda self: self.live)
+    @rule(
+        data=st.data(),
+        event=st.sampled_from(
+            [m.Start(HEAD), m.Delta(b"x"), m.Complete(), m.Cancelled(), m.Error(Failure("upstream_error", "no"))]
+        ),
+    )
+    def say(self, data: st.DataObject, event: m.RunEvent) -> None:
+        run, _ = data.draw(st.sampled_from(self.live))
+        seq = self.seq.get(run.id, 0)
+        self.seq[run.id] = seq + 1
+        if not self.world.end.lost:
+            self.world.say(run, event, seq=seq)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), how=st.sampled_from(["cancel", "stop"]))
+    def leave(self, data: st.DataObject, how: str) -> None:
+        run, _ = data.draw(st.sampled_from(self.live))
+        run.cancel() if how == "cancel" else run.stop(Failure("draining", "x"))
+
+    @rule()
+    def lose_the_node(self) -> None:
+        self.world.end.wire.transport.cut()  # type: ignore[union-attr]
+        self.world.net.run()
+        self.world.end = NodeEnd(self.world.net, "n1")
+
+    @rule(seconds=st.sampled_from([1.0, 11.0]))
+    def time(self, seconds: float) -> None:
+        self.world.net.run(seconds)
+
+    @invariant()
+    def leases_are_runs(self) -> None:
+        assert self.world.pool.in_flight == len(self.world.runs.active)
+        assert {run for run, _ in self.live if not run.ended} == self.world.runs.active
+        for run, told in self.live:
+            assert len(told.ends) <= 1
+            if told.ends:
+                assert run.ended or run._answer is None
+
+    def teardown(self) -> None:
+        for run, _ in self.live:
+            run.cancel()
+        self.world.net.run(30)
+        assert self.world.idle
+
+
+TestAnyRuns = AnyRuns.TestCase
+TestAnyRuns.settings = settings(max_examples=40, stateful_step_count=30)
