@@ -18,7 +18,17 @@ from iop.settings import SETTINGS
 
 #: What a header configured on an adapter must not be: they belong to one connection or frame the message.
 FRAMING = frozenset(
-    ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length"]
+    [
+        "host",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+    ]
 )
 
 

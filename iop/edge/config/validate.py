@@ -92,7 +92,7 @@ def _provider_auth(auth: Any, report: Report) -> None:
     path: Path = ("openai", "provider_auth")
     for key in ("from_header", "target_header"):
         header = auth[key].lower() if isinstance(auth[key], str) else ""
-        if header in FRAMING or header == "host":
+        if header in FRAMING:
             report.error((*path, key), "conflict", "must not be a header that belongs to the connection or the framing")
         elif key == "from_header" and header in _OWN:
             report.error((*path, key), "conflict", "must not be a header that proves who the client is to the edge")
