@@ -1,0 +1,163 @@
+"""A gateway as its operator starts it: ``twistd iop-edge`` and ``twistd iop-node`` on ports of their own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import openai
+from running import TWISTD, Child, answers, free_port, get, python
+
+KEY = "sk-the-key-of-these-tests"
+NODE_TOKEN = "the-node-token-of-these-tests"
+
+
+class Backend:
+    """A model server: llama.cpp with a model file, or the fake one."""
+
+    def __init__(self, name: str, folder: Path, script: str, *arguments: object) -> None:
+        self.name = name
+        self.port = free_port()
+        self._folder = folder
+        self._command = python(script, *[self.port if a is PORT else a for a in arguments])
+        self.child: Child
+        self.start()
+
+    def start(self) -> None:
+        self.child = Child(self.name, self._command, self._folder)
+
+    def ready(self) -> Backend:
+        answers(self.child, f"{self.url}/v1/models")
+        return self
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What the fake backend has counted."""
+        said: dict[str, Any] = json.loads(get(f"{self.url}/stats")[1])
+        return said
+
+    @property
+    def busy(self) -> int:
+        """How many of llama.cpp's slots are at work."""
+        return sum(slot["is_processing"] for slot in json.loads(get(f"{self.url}/slots")[1]))
+
+
+PORT = object()
+"""Stands for a backend's port on its command line."""
+
+
+def provider(id: str, backend: Backend, type: str, **settings: Any) -> dict[str, Any]:
+    """Return a provider that serves the backend as the model ``id``; see :func:`config`."""
+    capacity = settings.pop("capacity", 2000)
+    target = settings.pop("target", id)
+    adapter = {"name": id, "type": "openai_compat", "base_url": f"{backend.url}/v1", **settings}
+    entry = {"id": id, "type": type, "category": "api", "adapter": id, "models": [target], "capacity": capacity}
+    return {"adapter": adapter, "provider": entry}
+
+
+class Gateway:
+    """One edge and one node, which may be ended and started again.
+
+    :param providers: made by :func:`provider`; each is a model of its own name.
+    :param settings: more of the edge's configuration; ``openai`` is merged.
+    """
+
+    def __init__(self, folder: Path, *providers: Mapping[str, Any], **settings: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port, self.node_port = free_port(), free_port()
+        self.config_path = folder / "edge.json"
+        self.token_path = folder / "node-token"
+        self.token_path.write_text(NODE_TOKEN + "\n")
+        self.config_path.write_text(json.dumps(self._config(providers, settings), indent=1))
+        self.edge: Child
+        self.node: Child
+        self._children: list[Child] = []
+
+    def _config(self, providers: Any, settings: dict[str, Any]) -> dict[str, Any]:
+        token = {"token_ref": "tests", "token_hash_sha256": sha256(KEY.encode()).hexdigest(), "principal_ref": "tests"}
+        # a thousand clients come at once; a connection that finds the queue full comes again a second later
+        surface = {"listen": f"tcp:{self.port}:interface=127.0.0.1:backlog=1024", "principal_tokens": [token]}
+        return {
+            "edge": {"id": "integration"},
+            "listen": f"tcp:{self.node_port}:interface=127.0.0.1",
+            "nodes": [
+                {
+                    "id": "node-1",
+                    "token_hash_sha256": sha256(NODE_TOKEN.encode()).hexdigest(),
+                    "adapters": [each["adapter"] for each in providers],
+                    "providers": [each["provider"] for each in providers],
+                }
+            ],
+            "models": [{"id": each["provider"]["id"], "providers": [each["provider"]["id"]]} for each in providers],
+            **settings,
+            "openai": surface | settings.get("openai", {}),
+        }
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    # ---- starting and ending ------------------------------------------------------------------------------------
+
+    def start(self) -> Gateway:
+        self.start_edge()
+        self.start_node()
+        return self.ready()
+
+    def ready(self) -> Gateway:
+        """Wait until a provider can serve."""
+        answers(self.edge, f"{self.url}/readyz")
+        return self
+
+    def start_edge(self) -> None:
+        options = ["iop-edge", "--config", str(self.config_path), "--state-dir", str(self.folder / "edge")]
+        self.edge = self._child("edge", options)
+
+    def start_node(self) -> None:
+        self.node = self.another_node("node", self.token_path)
+
+    def another_node(self, name: str, token_path: Path) -> Child:
+        """Start a node beside the gateway's own."""
+        options = ["iop-node", "--edge", f"tcp:127.0.0.1:{self.node_port}", "--token-file", str(token_path)]
+        options += ["--state-dir", str(self.folder / name)]
+        return self._child(name, options)
+
+    def _child(self, name: str, options: list[str]) -> Child:
+        child = Child(name, [TWISTD, "-n", "--pidfile=", *options], self.folder, measured=True)
+        self._children.append(child)
+        return child
+
+    def stop(self) -> None:
+        """End what runs, all at once; nothing that was ever logged may be a traceback."""
+        running = [child for child in self._children if child.status is None]
+        for child in running:
+            child.signal(signal.SIGTERM)
+        for child in running:
+            child.stop()
+        for child in {child.log_path: child for child in self._children}.values():
+            assert "Traceback" not in child.log, f"the {child.name} logged a traceback:\n{child.log[-4000:]}"
+            assert "Unhandled" not in child.log, f"the {child.name} left a failure alone:\n{child.log[-4000:]}"
+
+    # ---- asking -------------------------------------------------------------------------------------------------
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        """Return the SDK's client, which does not hide a failure behind a retry."""
+        return openai.OpenAI(base_url=f"{self.url}/v1", **{"api_key": KEY, "max_retries": 0, "timeout": 20} | options)
+
+    def async_client(self, **options: Any) -> openai.AsyncOpenAI:
+        options = {"api_key": KEY, "max_retries": 0, "timeout": 20} | options
+        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", **options)
+
+
+def user(text: str) -> list[Any]:
+    """Return a conversation of one message."""
+    return [{"role": "user", "content": text}]
