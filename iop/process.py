@@ -57,6 +57,11 @@ def settle(reactor: Any) -> None:
     reactor.callWhenRunning(freeze)
 
 
+def _stop(reactor: Any) -> None:
+    if reactor.running:
+        reactor.stop()
+
+
 def fatal(error: BaseException) -> None:
     """A service could not start: say why in a sentence, stop, and exit with status 1."""
     from twisted.internet import reactor
@@ -67,5 +72,4 @@ def fatal(error: BaseException) -> None:
     else:
         _log.failure("could not start", failure=TwistedFailure(error))
     atexit.register(os._exit, 1)
-    if reactor.running:
-        reactor.stop()
+    reactor.callWhenRunning(_stop, reactor)  # twistd starts services before the reactor runs

@@ -147,14 +147,7 @@ def refused(child: Child) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "which",
-    [
-        "port",
-        # iop.process.fatal stops a reactor that runs; this listener fails before it does, and the edge stays for ever
-        pytest.param("node_port", marks=pytest.mark.xfail(reason="the edge does not exit", strict=False)),
-    ],
-)
+@pytest.mark.parametrize("which", ["port", "node_port"])
 def test_busy_port(make_gateway: MakeGateway, fake: Backend, which: str) -> None:
     gateway = make_gateway(provider("fake", fake, "openai"))
     port = getattr(gateway, which)
