@@ -6,7 +6,6 @@ import atexit
 import gc
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -68,7 +67,6 @@ def fatal(error: BaseException) -> None:
 
     if isinstance(error, CannotListen):
         _log.critical("{error}", error=str(error))
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - twistd may log to a file
     else:
         _log.failure("could not start", failure=TwistedFailure(error))
     atexit.register(os._exit, 1)

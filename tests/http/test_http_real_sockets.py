@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from http_doubles import App, Heard, read_answers
 from pytest_twisted import ensureDeferred
-from socket_doubles import Authority, collectors, later, shut, unread_client, until
+from socket_doubles import Authority, collectors, drink, later, shut, unread_client, until
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
 
@@ -165,6 +165,28 @@ async def test_a_client_that_does_not_read_holds_up_only_itself() -> None:
         while here.app.waiting[0].write(b"d" * 100_000):
             pass
         assert (await ask(here.client())).body == b"{}"
+        raw.close()
+        await until(lambda: here.app.gone)
+
+
+@ensureDeferred
+async def test_a_client_that_drains_what_the_kernel_holds_is_not_stalled() -> None:
+    """Megabytes may wait in the kernel: nothing leaves this process for long, and yet the client reads."""
+    async with Listening() as here:
+        raw = unread_client(here.number)
+        raw.sendall(GET.replace(b"/now", b"/stream"))
+        await until(lambda: here.app.waiting)
+        while here.app.waiting[0].write(b"d" * 100_000):
+            pass
+        (connection,) = here.server.connections
+        outlet = connection.outlet
+        await later(0.05)
+        taken, waiting = outlet.taken, outlet.pending
+        await later(0.05)
+        assert outlet.taken == taken
+        await drink(raw, 20_000)
+        await until(lambda: outlet.taken > taken)
+        assert outlet.pending == waiting
         raw.close()
         await until(lambda: here.app.gone)
 
