@@ -37,6 +37,7 @@ from iop.http.server import Server
 from iop.node.config import NodeSettings
 from iop.node.tap import Node
 from iop.process import settle, stop_on_signals
+from iop.reactor import install as install_reactor
 from iop.sockets import CannotListen, listen
 
 DEFAULT_PORT = 4600
@@ -74,6 +75,7 @@ def default_state_dir() -> Path:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until stopped; return the exit status."""
+    install_reactor()
     from twisted.internet import reactor as installed
 
     reactor: Any = installed

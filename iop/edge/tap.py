@@ -22,6 +22,7 @@ from iop.edge.surfaces.openai.surface import OpenAISurface
 from iop.errors import Failure
 from iop.http.server import Limits, Server
 from iop.process import fatal, settle, stop_on_signals
+from iop.reactor import install as install_reactor
 from iop.services import Drain, OrderedServices
 from iop.sockets import listen
 
@@ -114,6 +115,7 @@ class Options(usage.Options):
     optParameters = [["state-dir", None, None, "Where the edge keeps what must outlive it."]]
 
     def __init__(self) -> None:
+        install_reactor()  # before anything can import another one
         super().__init__()
         self["config"] = []
 

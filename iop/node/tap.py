@@ -17,6 +17,7 @@ from iop.node.config import NodeSettings, read_token, roots
 from iop.node.supervisor import Supervisor
 from iop.node.uplink import Uplink
 from iop.process import fatal, settle, stop_on_signals
+from iop.reactor import install as install_reactor
 from iop.services import Drain, OrderedServices
 from iop.sockets import dialler, tls_host
 
@@ -59,6 +60,7 @@ class Options(usage.Options):
     ]
 
     def __init__(self) -> None:
+        install_reactor()  # before anything can import another one
         super().__init__()
         self["workspace-root"] = []
 

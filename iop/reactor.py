@@ -1,0 +1,46 @@
+"""The reactor of edge and node: Twisted's epoll reactor without a log context around every event.
+
+``EPollReactor`` makes a context with the event's log prefix for each event, which nothing here reads
+(``twisted.logger`` has namespaces) and which costs as much as a small request's framing: a tenth of edge and node
+together (``docs/decisions/0007-lean-reactor.md``).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from twisted.internet.main import installReactor
+
+try:
+    from twisted.internet.epollreactor import EPollReactor
+except ImportError:  # no epoll here: whatever Twisted chooses serves as well, for a little more
+    EPollReactor = None  # type: ignore[assignment, misc]
+
+
+def install() -> None:
+    """Install it, unless a reactor is installed already, as by ``twistd --reactor``."""
+    if EPollReactor is not None and "twisted.internet.reactor" not in sys.modules:
+        installReactor(_lean())
+
+
+def _lean() -> EPollReactor:
+    class LeanReactor(EPollReactor):
+        """Handles what epoll reports, and nothing around it."""
+
+        # Called by Twisted.
+
+        def doPoll(self, timeout: float | None) -> None:
+            try:
+                ready = self._poller.poll(-1 if timeout is None else timeout, len(self._selectables))
+            except InterruptedError:
+                return
+            selectable_of = self._selectables.get
+            handle = self._doReadOrWrite  # catches, logs and disconnects by itself
+            for fd, event in ready:
+                selectable = selectable_of(fd)
+                if selectable is not None:
+                    handle(selectable, fd, event)
+
+        doIteration = doPoll
+
+    return LeanReactor()

@@ -1,0 +1,56 @@
+"""The reactor of edge and node."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CHECK = """
+import sys
+from iop.reactor import install
+{before}
+install()
+from twisted.internet import reactor, protocol, endpoints
+print(type(reactor).__name__)
+
+class Echo(protocol.Protocol):
+    def dataReceived(self, data):
+        self.transport.write(data)
+        if data == b"fail":
+            raise RuntimeError("a handler that fails ends its own connection")
+
+class Ask(protocol.Protocol):
+    def connectionMade(self):
+        self.transport.write(self.factory.words)
+    def dataReceived(self, data):
+        print(data.decode())
+        self.transport.loseConnection()
+    def connectionLost(self, reason):
+        print(reason.type.__name__)
+        self.factory.then()
+
+def ask(words, then):
+    factory = protocol.Factory.forProtocol(Ask)
+    factory.words, factory.then = words, then
+    endpoints.TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port).connect(factory)
+
+port = reactor.listenTCP(0, protocol.Factory.forProtocol(Echo), interface="127.0.0.1")
+reactor.callLater(0, ask, b"hello", lambda: ask(b"fail", lambda: ask(b"again", reactor.stop)))
+reactor.run()
+"""
+
+
+def run(before: str = "") -> list[str]:
+    command = [sys.executable, "-c", CHECK.format(before=before)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()
+
+
+def test_it_serves_and_a_failing_handler_harms_only_its_connection() -> None:
+    name, *said = run()
+    assert name == "LeanReactor"
+    assert said[:2] == ["hello", "ConnectionDone"]
+    assert said[-2:] == ["again", "ConnectionDone"]
+
+
+def test_a_reactor_that_was_chosen_stays() -> None:
+    assert run("from twisted.internet import selectreactor; selectreactor.install()")[0] == "SelectReactor"
