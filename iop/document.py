@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Final
 
@@ -34,6 +34,16 @@ def _name(text: str, at: int) -> tuple[str, int]:
         return plain[1], plain.end()
     name, at = scanstring(text, text.index('"', at) + 1, True)
     return name, _COLON.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _twice(pairs: Iterable[tuple[str, Any]]) -> str:
+    """Return the first name that stands a second time."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
 
 
 class Document:
@@ -76,9 +86,7 @@ class Document:
             raise Failure("invalid_value", "the request body must be a JSON object")
         values = dict(pairs)
         if len(values) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise Failure("invalid_value", "a top-level member is given twice", param=twice[:64])
+            raise Failure("invalid_value", "a top-level member is given twice", param=_twice(pairs)[:64])
         return cls(text, values)
 
     def __contains__(self, name: str) -> bool:

@@ -33,6 +33,7 @@ from iop.edge.config import load_document
 from iop.edge.tap import Edge
 from iop.errors import Failure
 from iop.http.client import Client, Origin
+from iop.http.fetch import fetch
 from iop.http.server import Server
 from iop.node.config import NodeSettings
 from iop.node.tap import Node
@@ -42,6 +43,8 @@ from iop.sockets import CannotListen, listen
 
 DEFAULT_PORT = 4600
 READY_SECONDS = 10.0
+
+_JSON = [(b"content-type", b"application/json")]
 
 
 def add_parser(commands: Any) -> None:
@@ -180,22 +183,27 @@ class Up:
         return Found(Usual("openai_compat", "built-in demo", host.port, 64), f"http://127.0.0.1:{host.port}", (MODEL,))
 
     def _token(self) -> str:
-        """The node's token, made once and kept from other users."""
+        """The node's token, made once, whole or not at all, and kept from other users."""
         path = self._state_dir / "node.token"
-        if not path.exists():
-            with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
-        return path.read_text().strip()
+        kept = path.read_text().strip() if path.exists() else ""
+        if kept:
+            return kept
+        token = secrets.token_urlsafe(32)
+        new = self._state_dir / f"node.token.{os.getpid()}"
+        with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+            file.write(token + "\n")
+        new.replace(path)
+        return token
 
     async def _ask(self, question: str) -> str:
         """Ask the demo once, the whole way."""
-        asked = _Question()
         client = Client(self._reactor, Origin.of(self.base_url))
         body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": question}]}).encode()
-        client.request("POST", "/v1/chat/completions", [(b"content-type", b"application/json")], body, asked)
-        answer = json.loads(await asked.done)
+        status, answer = await fetch(client, "POST", "/v1/chat/completions", _JSON, body)
         client.close()
-        return str(answer["choices"][0]["message"]["content"])
+        if status != 200:
+            raise Failure("upstream_error", f"the demo model answers with status {status}")
+        return str(json.loads(answer)["choices"][0]["message"]["content"])
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
@@ -277,23 +285,6 @@ class Up:
 _HEADER = "# What `iop up` runs, written at each start. A beginning for an edge of your own: see etc/edge.yaml.\n"
 
 
-class _Question:
-    def __init__(self) -> None:
-        self.done: Deferred[bytes] = Deferred()
-        self._body = b""
-
-    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
-
-    def block(self, data: bytes) -> None:
-        self._body += data
-
-    def ended(self) -> None:
-        self.done.callback(self._body)
-
-    def failed(self, failure: Failure) -> None:
-        self.done.errback(failure)
-
-
 def configuration(found: Sequence[Found], token_hash: str, port: int) -> dict[str, Any]:
     """Return the edge's configuration for what was found. Models of one name form one group."""
     adapters, providers = [], []
@@ -307,14 +298,14 @@ def configuration(found: Sequence[Found], token_hash: str, port: int) -> dict[st
                 "type": server.usual.type,
                 "category": "local_inference",
                 "adapter": name,
-                "models": sorted(server.models),
+                "models": sorted(map(_literal, server.models)),
                 "capacity": server.usual.capacity,
             }
         )
         for target in server.models:
             group = groups.setdefault(public_name(target), [])
             if all(entry["id"] != name for entry in group):
-                group.append({"id": name, "target": target})
+                group.append({"id": name, "target": _literal(target)})
     return {
         "edge": {"id": "up", "name": "iop up"},
         "listen": "tcp:0:interface=127.0.0.1",
@@ -322,3 +313,8 @@ def configuration(found: Sequence[Found], token_hash: str, port: int) -> dict[st
         "nodes": [{"id": "local", "token_hash_sha256": token_hash, "adapters": adapters, "providers": providers}],
         "models": [{"id": id, "providers": group} for id, group in groups.items()],
     }
+
+
+def _literal(text: str) -> str:
+    """Keep a stranger's words from being taken for ``${env:…}`` or ``${file:…}``."""
+    return text.replace("${", "$${")

@@ -65,7 +65,10 @@ class Maker(Protocol):
 
 
 class Call:
-    """One request under way: what its maker may still do with it."""
+    """One request under way: what its maker may still do with it.
+
+    :ivar framed: whether HTTP says where the answer's body ends; else only the connection's end does.
+    """
 
     __slots__ = (
         "_client",
@@ -75,6 +78,7 @@ class Call:
         "data",
         "deadline",
         "deadline_total",
+        "framed",
         "paused",
         "timers",
     )
@@ -87,6 +91,7 @@ class Call:
         self.timers = timers
         self.connection: Carrier | None = None
         self.paused = False
+        self.framed = True
         self.deadline = NEVER
         self.deadline_total = client.clock.seconds() + timers.total if timers.total else NEVER
 

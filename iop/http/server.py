@@ -255,6 +255,8 @@ class Connection(TwistedProtocol):
             while self._queue and not self._leaving:
                 exchange = self._queue[0]
                 if not exchange.admitted:
+                    if self.outlet.held:
+                        break  # the client has not taken what it asked for before: see _drained
                     exchange.admitted = True
                     self._admit(exchange)
                 if not exchange.handled and not exchange.started:
@@ -369,8 +371,12 @@ class Connection(TwistedProtocol):
     def _drained(self) -> None:
         self._watching = False
         self._set_deadline()
-        if self._queue and self._queue[0].started:
+        if not self._queue:
+            return
+        if self._queue[0].started:
             self._queue[0].on_drained()
+        elif not self._queue[0].admitted and not self._advancing:
+            self._advance()
 
     # ---- called by Twisted --------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 DONE: Final = b"data: [DONE]\n\n"
 
-_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_END: Final = re.compile(rb"(?>\r\n|\n|\r){2}")  # atomic: a CRLF is one line end, not two
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 
 
@@ -25,12 +25,18 @@ def comment(text: str) -> bytes:
     return f": {text}\n\n".encode()
 
 
-def whole(data: bytes) -> int:
-    """Return how many leading bytes of ``data`` are whole blocks."""
+def whole(data: bytes | bytearray, start: int = 0) -> int:
+    """Return how many leading bytes of ``data`` are whole blocks; no block ends before ``start``."""
     if data.endswith((b"\n\n", b"\r\n\r\n")):
         return len(data)
-    ends = [data.rfind(blank) + len(blank) for blank in (b"\n\n", b"\r\n\r\n", b"\r\r") if blank in data]
-    return max(ends, default=0)
+    if b"\r" not in data:  # nearly always; a regular expression would cost more than all else on this path
+        at = data.rfind(b"\n\n", start)
+        return at + 2 if at >= 0 else 0
+    end = 0
+    for match in _END.finditer(data, start):
+        if match.end() != len(data) or not data.endswith(b"\r"):  # else a LF may follow, and be part of it
+            end = match.end()
+    return end
 
 
 def blocks(data: bytes) -> list[bytes]:

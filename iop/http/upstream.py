@@ -167,6 +167,7 @@ class Connection(TwistedProtocol):
         call = self.call
         if call is None or call.answer is None:
             return
+        call.framed = not self._until_close
         call.answer.head(status, headers)
         if call.data.startswith(b"HEAD "):
             self._ended = True

@@ -112,16 +112,25 @@ class AdapterSet:
                 raise Failure("invalid_value", where)
             environment = Environment(name=name, reactor=self._reactor, state_dir=self._state_dir / "adapters" / name)
             adapter = factory.make(config.settings, environment)
-            await maybeDeferred(adapter.start).addTimeout(PATIENCE, self._reactor)
         except Failure:
             raise
         except Exception as error:
             self.log.failure("the adapter {name} could not be made", name=name)
             raise Failure("adapter_unavailable", f"it could not be made: {type(error).__name__}") from error
+        try:
+            await maybeDeferred(adapter.start).addTimeout(PATIENCE, self._reactor)
+        except Exception as error:
+            self.log.failure("the adapter {name} could not be started", name=name)
+            await self._end(name, adapter)
+            if isinstance(error, Failure):
+                raise
+            raise Failure("adapter_unavailable", f"it could not be started: {type(error).__name__}") from error
         return adapter
 
     async def _stop(self, name: str) -> None:
-        adapter = self._adapters.pop(name)
+        await self._end(name, self._adapters.pop(name))
+
+    async def _end(self, name: str, adapter: Any) -> None:
         try:
             await maybeDeferred(adapter.stop).addTimeout(PATIENCE, self._reactor)
         except Exception:

@@ -121,6 +121,9 @@ class Uplink(Service):
     # ---- what the link brings -----------------------------------------------------------------------------------
 
     def link_made(self, link: Link) -> None:
+        if not self.running:
+            link.drop("the node is stopping")
+            return
         self._dialling = None
         self._link = link
         link.send(
@@ -141,7 +144,7 @@ class Uplink(Service):
         self._registering_done()
         if not response.accepted:
             self._say("the edge refused this node: {why}", f"{response.reason}: {response.message}")
-            link.close(response.reason)
+            link.drop(response.reason)  # not close: over TLS that would wait for the other side's goodbye
             return
         self._attempt = 0
         self._said = ""

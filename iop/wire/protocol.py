@@ -12,7 +12,7 @@ from twisted.python.failure import Failure as TwistedFailure
 from zope.interface import implementer
 
 from iop import model as m
-from iop.sockets import prepare, send_now, unwrap, verify_name
+from iop.sockets import prepare, send_now, unsent, unwrap, verify_name
 from iop.wire import translate
 from iop.wire.calls import Calls
 from iop.wire.frames import MAX_FRAME, MAX_FRAME_UNREGISTERED
@@ -97,8 +97,14 @@ class Link(Int32StringReceiver):
         self._beating: IDelayedCall | None = None
         self._nonce = 0
         self._full_beats = 0
+        self._waiting = 0
         self._unknown: set[str] = set()
         self._reason = ""
+
+    @property
+    def heard(self) -> int:
+        """A number that grows with every byte that comes: half a frame is a sign of life too."""
+        return self.bytes_in + len(self._unprocessed)
 
     @property
     def stuck(self) -> bool:
@@ -225,10 +231,15 @@ class Link(Int32StringReceiver):
         self._beating = self._clock.callLater(self.heartbeat_ms / 1000, self._beat)
 
     def _beat(self) -> None:
-        check = self._liveness.beat(self.bytes_in + len(self._unprocessed))  # half a frame is a sign of life too
-        if self.full:
+        check = self._liveness.beat(self.heard)
+        waiting = unsent(self.transport)
+        if self.full and waiting >= self._waiting:
             self._full_beats += 1
             self._receiver.link_paused()  # once more: now it is stuck
+        elif self._full_beats:
+            self._full_beats = 0
+            self._receiver.link_paused()
+        self._waiting = waiting
         if check is Check.LOST or self._full_beats > PATIENCE:
             self._refuse("the other side does not read" if self._full_beats > PATIENCE else "the other side is silent")
             return

@@ -9,7 +9,7 @@ import pytest_twisted
 from twisted.internet import reactor
 
 from iop.cli.demo import DemoBackend
-from iop.cli.detect import Usual, detect, model_ids, public_name
+from iop.cli.detect import Usual, detect, public_name
 from iop.http.server import Server
 from iop.sockets import listen
 
@@ -60,19 +60,13 @@ async def test_an_endless_list_is_not_read_to_its_end():
     assert await served(Odd(200, b" " * (2 << 20))) == []
 
 
-@pytest.mark.parametrize(
-    ("body", "ids"),
-    [
-        (b'{"data": [{"id": "a"}]}', ("a",)),
-        (b'{"data": [{"id": ""}, {"id": 1}, 7, {}]}', ()),
-        (b'{"data": {"id": "a"}}', ()),
-        (b"[]", ()),
-        (b"", ()),
-        (b"\xff", ()),
-    ],
-)
-def test_model_ids(body, ids):
-    assert model_ids(body) == ids
+@pytest_twisted.ensureDeferred
+async def test_strange_answers_are_no_model_server():
+    """Neither what is nested too deeply, nor names that no configuration can hold."""
+    deep = Odd(200, b"[" * 100_000)
+    odd = Odd(200, b'{"data": [{"id": "a\\u0000b"}, {"id": "\\ud800"}, {"id": "' + b"x" * 600 + b'"}, {"id": "fine"}]}')
+    found = await served(deep, odd)
+    assert [f.models for f in found] == [("fine",)]
 
 
 @pytest.mark.parametrize(

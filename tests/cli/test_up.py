@@ -151,3 +151,21 @@ def test_models_of_one_name_form_one_group():
         "qwen": [("vllm-1", "qwen"), ("openai-compat-2", "qwen")],
         "llama-3.gguf": [("vllm-1", "/models/llama 3.gguf")],
     }
+
+
+def test_a_strangers_words_are_not_interpolated():
+    """A server on a usual port may list any name; it must not read this user's environment and files."""
+    names = ("${env:SECRET}", "${file:/etc/passwd}", "$${x}")
+    found = Found(Usual("vllm", "vLLM", 8000, 1), "http://127.0.0.1:8000", names)
+    config = load_document(configuration([found], "a" * 64, 4600), environ={"SECRET": "s3cr3t"}).config
+    assert set(config.nodes[0].providers[0].models) == set(names)
+    assert {provider.target for group in config.models for provider in group.providers} == set(names)
+
+
+def test_an_empty_token_is_made_anew(tmp_path):
+    (tmp_path / "node.token").write_text("")
+    up = Up(tmp_path, "--port", "0", "--no-detect", "--json")
+    try:
+        assert len((tmp_path / "node.token").read_text().strip()) > 20
+    finally:
+        up.stop()

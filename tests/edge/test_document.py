@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -171,3 +172,12 @@ def test_a_number_of_many_digits_is_refused_or_kept() -> None:
 def test_no_bytes_do_worse_than_a_failure(body: bytes) -> None:
     with contextlib.suppress(Failure):
         assert json.loads(Document.parse(body).with_raw({"x": "1"}))["x"] == 1
+
+
+def test_a_name_given_twice_among_many_is_found_in_one_look() -> None:
+    body = json.dumps({f"k{number}": 0 for number in range(100_000)})[:-1] + ', "z": 1, "z": 2}'
+    begun = time.process_time()
+    with pytest.raises(Failure) as caught:
+        Document.parse(body.encode())
+    assert caught.value.param == "z"
+    assert time.process_time() - begun < 2  # quadratic, it took minutes

@@ -112,7 +112,10 @@ def test_options(tmp_path: Path, token_file: Path) -> None:
         (("--edge", "nonsense"), "not a client endpoint"),
         (("--edge", "tcp:127.0.0.1:4610:bogus=1"), "not a client endpoint"),
         (("--edge", "ssl:127.0.0.1:4610"), "ssl: endpoints verify nothing"),
-        (("--edge", "tcp:127.0.0.1:4610", "--workspace-root", "/nonexistent"), "--workspace-root is not a directory"),
+        (
+            ("--edge", "tcp:127.0.0.1:4610", "--workspace-root", "/dev/null/nowhere"),
+            "--workspace-root is not a directory",
+        ),
     ],
 )
 def test_usage_errors_are_sentences(

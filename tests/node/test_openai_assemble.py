@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,3 +180,13 @@ def test_putting_together_changes_no_chunk() -> None:
 def test_text_is_the_sum_of_its_pieces(pieces: list[str]) -> None:
     document = put_together(*[delta(content=piece) for piece in pieces], delta(finish_reason="stop"))
     assert document["choices"][0]["message"]["content"] == "".join(pieces)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [b"data: [DONE]\n\n", b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'],
+)
+def test_what_did_not_come_to_its_end_is_not_whole(stream: bytes) -> None:
+    assembly = Assembly()
+    assert assembly.feed(stream) is None
+    assert not assembly.whole

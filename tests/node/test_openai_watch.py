@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +32,7 @@ class Seen:
         watch = Stream(strip)
         self.body = b"".join(watch.feed(read) for read in reads if watch.failure is None)
         if watch.failure is None:
-            self.body += watch.end()
+            self.body += watch.end(True)
         self.failure = watch.failure
         self.usage, self.finish_reason, self.done = watch.usage, watch.finish_reason, watch.done
 
@@ -286,7 +287,7 @@ DOCUMENT = json.dumps(
 @given(CUTS)
 def test_a_document_goes_through_whatever_the_reads(cuts: list[int]) -> None:
     whole = Whole()
-    assert b"".join(map(whole.feed, cut(DOCUMENT, cuts))) + whole.end() == DOCUMENT
+    assert b"".join(map(whole.feed, cut(DOCUMENT, cuts))) + whole.end(True) == DOCUMENT
     assert whole.usage == m.Usage(7, 1)
     assert whole.failure is None
 
@@ -305,7 +306,7 @@ def test_the_usage_of_a_long_document_is_in_its_tail() -> None:
 def test_an_error_under_status_200_is_one_whatever_the_reads(document: bytes, cuts: list[int]) -> None:
     """ER-01, without a stream"""
     whole = Whole()
-    said = b"".join(map(whole.feed, cut(document, cuts))) + whole.end()
+    said = b"".join(map(whole.feed, cut(document, cuts))) + whole.end(True)
     assert whole.failure is not None
     assert whole.failure.message == "out of slots"
     assert not document.startswith(said) or len(said) < len(document)
@@ -314,5 +315,25 @@ def test_an_error_under_status_200_is_one_whatever_the_reads(document: bytes, cu
 @pytest.mark.parametrize("document", [b'{"error":null,"id":"x"}', b'{"errors":1}', b'["error"]', b"", b"error"])
 def test_what_only_looks_like_an_error(document: bytes) -> None:
     whole = Whole()
-    assert whole.feed(document) + whole.end() == document
+    assert whole.feed(document) + whole.end(True) == document
     assert whole.failure is None
+
+
+def test_a_long_event_costs_no_more_than_its_length() -> None:
+    """4 MiB in 1,400-byte reads: looked at once, not once a read."""
+    stream = Stream(strip_usage=False)
+    event = b'data: {"choices":[{"index":0,"delta":{"image":"' + b"x" * (4 << 20) + b'"},"finish_reason":null}]}\n\n'
+    begun = time.process_time()
+    said = b"".join(stream.feed(event[at : at + 1400]) for at in range(0, len(event), 1400))
+    assert said == event
+    assert time.process_time() - begun < 2  # quadratic, it took 19
+
+
+def test_a_stream_that_ends_with_its_connection_needs_its_done() -> None:
+    """With n = 2 a first choice may have finished when the second is cut."""
+    finished = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    for framed, fails in ((True, False), (False, True)):
+        stream = Stream(strip_usage=False)
+        stream.feed(finished)
+        stream.end(framed)
+        assert (stream.failure is not None) is fails

@@ -109,14 +109,14 @@ class Registry:
 
     def _challenge(self, entry: Entry, first: NodeLink, second: NodeLink, request: m.RegisterRequest) -> None:
         assert first.wire is not None
-        heard = first.wire.frames_in
+        heard = first.wire.heard
         first.wire.ping()
 
         def judge() -> None:
             assert first.wire is not None
             if second.wire is None or second.wire.lost:
                 return
-            if entry.link is first and first.wire.frames_in != heard:
+            if entry.link is first and first.wire.heard != heard:
                 self._refuse(second, "already_connected", "this node is connected already")
                 return
             if entry.link is first:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from iop import model as m
 from iop.document import Document
 from iop.errors import Failure
+from iop.headers import travels
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -140,10 +141,9 @@ def forwarded(headers: Mapping[bytes, bytes], request_id: bytes) -> m.Headers:
 
 
 def response_headers(headers: m.Headers) -> RawHeaders:
-    """Return a backend's headers for the client; one that would break the answer's head is left out."""
+    """Return a backend's headers for the client, whatever its adapter let through."""
     made = []
     for name, value in headers:
-        raw = name.encode("latin-1", "replace"), value.encode("latin-1", "replace")
-        if _BREAKS_HEAD.search(name) is None and _BREAKS_HEAD.search(value) is None:
-            made.append(raw)
+        if travels(name.lower()) and _BREAKS_HEAD.search(name) is None and _BREAKS_HEAD.search(value) is None:
+            made.append((name.encode("latin-1", "replace"), value.encode("latin-1", "replace")))
     return made

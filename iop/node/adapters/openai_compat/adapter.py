@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,12 +11,14 @@ from zope.interface import implementer, provider
 from iop import model as m
 from iop.document import Document
 from iop.errors import Failure
-from iop.http.client import Call, Client, Origin, Timers
+from iop.http.client import Client, Origin, Timers
+from iop.http.fetch import fetch
 from iop.interfaces import IAdapter, IAdapterFactory
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.openai_compat import urls
 from iop.node.adapters.openai_compat.answer import PassingAnswer
 from iop.node.adapters.openai_compat.assemble import Assembly
+from iop.node.adapters.openai_compat.models import model_ids
 from iop.settings import OPENAI_COMPAT_SETTINGS
 
 STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
@@ -81,9 +82,9 @@ class OpenAICompatAdapter:
         return answer.done
 
     def probe(self) -> Deferred[m.Health]:
-        asked = self._get("/v1/models")
-        asked.addCallbacks(lambda got: m.Health.UP if got[0] < 500 else m.Health.DOWN, lambda _: m.Health.DOWN)
-        return asked
+        return self._get("/v1/models").addCallbacks(
+            lambda got: m.Health.UP if got[0] < 500 else m.Health.DOWN, lambda _: m.Health.DOWN
+        )
 
     def models(self) -> Deferred[list[str]]:
         return self._get("/v1/models").addCallback(lambda got: model_ids(got[1]) if got[0] == 200 else [])
@@ -124,12 +125,8 @@ class OpenAICompatAdapter:
     def _goes_on(self, run: Run) -> bool:
         return run.type in STREAMED_UPSTREAM or (run.provider or self._label) in STREAMED_UPSTREAM
 
-    def _get(self, path: str) -> Deferred[Any]:
-        """Ask for a small document; fires with status and body."""
-        answer = _Small()
-        timers = Timers(connect=self._timers.connect or 5.0, first_byte=5.0, gap=5.0, total=10.0)
-        answer.call = self._client.request("GET", self._target(path), self._headers.items(), b"", answer, timers)
-        return answer.done
+    def _get(self, path: str) -> Deferred[tuple[int, bytes]]:
+        return fetch(self._client, "GET", self._target(path), self._headers.items())
 
 
 def _seconds(settings: Mapping[str, Any], key: str) -> float:
@@ -143,40 +140,6 @@ def _streamed(body: bytes) -> tuple[bytes, bool]:
     if document.get("stream"):
         return body, False
     return document.with_raw({"stream": "true", "stream_options": '{"include_usage": true}'}).encode(), True
-
-
-def model_ids(body: bytes) -> list[str]:
-    """Return the ids of a ``/v1/models`` document."""
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return []
-    data = said.get("data") if isinstance(said, dict) else None
-    found = [entry.get("id") for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
-    return [id for id in found if isinstance(id, str) and id]
-
-
-class _Small:
-    """A small document, collected."""
-
-    def __init__(self) -> None:
-        self.call: Call | None = None
-        self._status = 0
-        self._body = bytearray()
-        self.done: Deferred[tuple[int, bytes]] = Deferred(lambda _: self.call.cancel() if self.call else None)
-
-    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self._status = status
-
-    def block(self, data: bytes) -> None:
-        if len(self._body) < 4 << 20:
-            self._body += data
-
-    def ended(self) -> None:
-        self.done.callback((self._status, bytes(self._body)))
-
-    def failed(self, failure: Failure) -> None:
-        self.done.errback(failure)
 
 
 @provider(IAdapterFactory)

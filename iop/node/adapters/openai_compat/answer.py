@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from iop import model as m
 from iop.errors import Failure
-from iop.http import sse
+from iop.headers import DROPPED
 from iop.http.client import Call
 from iop.node.adapters.openai_compat.assemble import Assembly
 from iop.node.adapters.openai_compat.errors import failure_of
@@ -21,31 +21,7 @@ MAX_COLLECTED: Final = 32 << 20
 MAX_ERROR: Final = 1 << 20
 """Bytes of an error's body that are read."""
 
-_DROPPED: Final = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        # framing and time are the edge's own; the rest tells of the backend, or speaks for the edge's origin
-        b"content-length",
-        b"date",
-        b"server",
-        b"via",
-        b"x-powered-by",
-        b"location",
-        b"alt-svc",
-        b"set-cookie",
-        b"strict-transport-security",
-        b"x-request-id",
-        b"retry-after",
-    }
-)
+_DROPPED: Final = frozenset(name.encode() for name in DROPPED)
 
 
 class PassingAnswer:
@@ -57,6 +33,7 @@ class PassingAnswer:
         "_error_headers",
         "_head",
         "_sink",
+        "_size",
         "_started",
         "_status",
         "_streaming",
@@ -75,6 +52,7 @@ class PassingAnswer:
         self._error_headers: dict[bytes, bytes] = {}
         self._watch: Stream | Whole = Whole()
         self._collected = bytearray()
+        self._size = 0
         self._started = self._streaming = False
         self.call: Call | None = None
         self.done: Deferred[None] = Deferred(self._cancelled)
@@ -161,12 +139,16 @@ class PassingAnswer:
         if self._streaming:
             self._say(data)
             return
-        if self._assembly is None and self._collected:  # a long document: it begins before its end is known
+        if self._assembly is not None and isinstance(self._watch, Stream):
+            self._size += len(data)
+            self._watch.failure = self._watch.failure or self._assembly.feed(data)
+            if self._size > MAX_COLLECTED:
+                self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
+            return
+        if self._collected:  # a long document: it begins before its end is known
             self._say(bytes(self._collected))
             self._collected.clear()
         self._collected += data
-        if len(self._collected) > MAX_COLLECTED:
-            self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
 
     def _say(self, data: bytes) -> None:
         if not self._started:
@@ -175,8 +157,10 @@ class PassingAnswer:
         self._sink.delta(data)
 
     def _finish(self) -> None:
-        watch = self._watch
-        self._pass(watch.end())
+        watch, framed = self._watch, self.call is None or self.call.framed
+        self._pass(watch.end(framed))
+        if watch.failure is None and not framed and not self._streaming and not self._started:
+            watch.failure = _cut(self._collected)
         if watch.failure is None and self._assembly is not None and isinstance(watch, Stream):
             watch.failure = self._put_together(self._assembly)
         if self.done.called:
@@ -192,14 +176,9 @@ class PassingAnswer:
         self._close(None)
 
     def _put_together(self, assembly: Assembly) -> Failure | None:
-        """Make one document of the stream that was collected; return why that cannot be."""
-        for block in sse.blocks(bytes(self._collected)):
-            data = sse.data_of(block)
-            if data is not None and data.strip() != b"[DONE]":
-                try:
-                    assembly.add(json.loads(data))
-                except (ValueError, TypeError, AttributeError, RecursionError):
-                    return Failure("upstream_error", "the backend's stream cannot be put together")
+        """Make one document of the stream that came; return why that cannot be."""
+        if not assembly.whole:
+            return Failure("upstream_error", "the backend's stream ended before its answer did")
         headers = [(n, v) for n, v in self._head.headers if n not in ("content-type", "cache-control")]
         self._head = m.HttpResponseHead(self._status, (("content-type", "application/json"), *headers))
         whole = json.dumps(assembly.document(), separators=(",", ":"), ensure_ascii=False)
@@ -219,3 +198,14 @@ class PassingAnswer:
         self.call = None
         if not self.done.called:
             self.done.callback(None)
+
+
+def _cut(document: bytes | bytearray) -> Failure | None:
+    """Return why a JSON document that ended with its connection is not whole; it is small enough to be read."""
+    if document.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        json.loads(document)
+    except (ValueError, RecursionError):
+        return Failure("upstream_error", "the backend closed the connection in the middle of its answer")
+    return None

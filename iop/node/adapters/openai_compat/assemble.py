@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from iop.errors import Failure
+from iop.http import sse
+
 
 class Assembly:
     """A chat completion made of chunks, in the order they came.
@@ -22,6 +25,17 @@ class Assembly:
         self._no_content = no_content
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
+
+    def feed(self, data: bytes) -> Failure | None:
+        """Take whole events; return why they cannot be put together, if they cannot."""
+        for block in sse.blocks(data):
+            said = sse.data_of(block)
+            if said is not None and said.strip() != b"[DONE]":
+                try:
+                    self.add(json.loads(said))
+                except (ValueError, TypeError, AttributeError, RecursionError):
+                    return Failure("upstream_error", "the backend's stream cannot be put together")
+        return None
 
     def add(self, chunk: dict[str, Any]) -> None:
         """Take a chunk."""
@@ -51,15 +65,35 @@ class Assembly:
             elif key not in ("index", "delta") and (value is not None or key not in choice):
                 choice[key] = value
 
+    @property
+    def whole(self) -> bool:
+        """Whether a choice came, and each came to its end."""
+        return bool(self._choices) and all(choice.get("finish_reason") for choice in self._choices.values())
+
     def document(self) -> dict[str, Any]:
         """Return the whole answer."""
-        for choice in self._choices.values():
-            calls = choice["message"].get("tool_calls")
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        for choice in choices:
+            message = choice["message"]
+            calls = message.get("tool_calls")
             if calls:
-                choice["message"]["tool_calls"] = [_without_index(call) for call in calls]
-        made = {"object": "chat.completion", **self._top}
-        made["choices"] = [self._choices[index] for index in sorted(self._choices)]
-        return made
+                message["tool_calls"] = [_without_index(call) for call in calls]
+            message.update({key: _joined(value) for key, value in message.items()})
+        return {"object": "chat.completion", **self._top, "choices": choices}
+
+
+class _Pieces(list[str]):
+    """A text that grows: joined once, at the end."""
+
+
+def _grown(had: str | _Pieces, piece: str) -> _Pieces:
+    pieces = had if isinstance(had, _Pieces) else _Pieces([had])
+    pieces.append(piece)
+    return pieces
+
+
+def _joined(value: Any) -> Any:
+    return "".join(value) if isinstance(value, _Pieces) else value
 
 
 def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -70,9 +104,9 @@ def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
                     _merge_call(message.setdefault("tool_calls", []), call)
         elif key == "role":
             message[key] = value or message[key]
-        elif (isinstance(value, str) and isinstance(message.get(key), str)) or (
-            isinstance(value, list) and isinstance(message.get(key), list)
-        ):
+        elif isinstance(value, str) and isinstance(message.get(key), (str, _Pieces)):
+            message[key] = _grown(message[key], value)
+        elif isinstance(value, list) and isinstance(message.get(key), list):
             message[key] += value
         elif value is not None or key not in message:
             message[key] = value
@@ -90,13 +124,14 @@ def _merge_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
             function = call["function"]
             function["name"] = function["name"] or value.get("name") or ""
             arguments = value.get("arguments") or ""
-            function["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+            piece = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            function["arguments"] = _grown(function["arguments"], piece)
         elif key != "index" and value is not None and not call.get(key):
             call[key] = value
 
 
 def _without_index(call: dict[str, Any]) -> dict[str, Any]:
-    function = {**call["function"], "arguments": call["function"]["arguments"] or "{}"}
+    function = {**call["function"], "arguments": _joined(call["function"]["arguments"]) or "{}"}
     rest = {key: value for key, value in call.items() if key not in ("index", "function")}
     return {"type": "function", "function": function, **rest}
 

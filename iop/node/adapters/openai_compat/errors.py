@@ -6,6 +6,7 @@ backend says about credentials is not repeated at all, since some repeat the cre
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -16,10 +17,14 @@ from iop.errors import Failure
 
 _LONGEST: Final = 2000
 _ADDRESS: Final = re.compile(
-    r"\b[a-z][a-z0-9+.-]{0,15}://[^\s'\"<>)]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-f]{0,4}:[0-9a-f:.]{1,40}\](?::\d+)?"
-    r"|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,8}:\d{2,5}\b",
+    r"\b[a-z][a-z0-9+.-]{0,15}://[^\s'\"<>)]+"
+    r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"
+    r"|\[[0-9a-f]{0,4}:[0-9a-f:.]{1,40}\](?::\d+)?"
+    r"|\b(?:localhost|[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}):\d{2,5}\b"
+    r"|(?:(?<=\blookup )|(?<=\bhost )|(?<=\bdial ))[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}",
     re.IGNORECASE,
 )
+_BARE_IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f]{0,4}:[0-9a-f:]{0,35}:[0-9a-f:.]{0,15}(?![\w:])", re.IGNORECASE)
 _OVERFLOW: Final = re.compile(
     r"maximum context length|context[_ ]length[_ ]exceeded|exceeds? the (?:available |model's )?(?:maximum )?context"
     r"|context (?:size|window) (?:exceeded|of)|longer than the (?:model's )?(?:maximum )?context"
@@ -129,7 +134,17 @@ def _wrong(item: Any) -> str:
 def _clean(message: str) -> str:
     if "Traceback (most recent call last)" in message or message.lstrip()[:1] == "<":
         return ""
-    return _ADDRESS.sub("[address]", message[: 2 * _LONGEST])[:_LONGEST].strip()  # a longer one costs its square
+    shown = _ADDRESS.sub("[address]", message[: 2 * _LONGEST])  # bounded: a long one costs its square
+    return _BARE_IPV6.sub(_hidden, shown)[:_LONGEST].strip()
+
+
+def _hidden(match: re.Match[str]) -> str:
+    """Hide an IPv6 address, leave a time of day."""
+    try:
+        ipaddress.ip_address(match[0])
+    except ValueError:
+        return match[0]
+    return "[address]"
 
 
 def _overflows(message: str, kind: str, code: str) -> bool:

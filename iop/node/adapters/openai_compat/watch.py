@@ -62,7 +62,7 @@ class Stream:
 
     def __init__(self, strip_usage: bool) -> None:
         self._strip = strip_usage
-        self._carry = b""
+        self._carry = bytearray()
         self.done = False
         self.failure: Failure | None = None
         self.finish_reason = ""
@@ -71,27 +71,42 @@ class Stream:
     def feed(self, data: bytes) -> bytes:
         """Take what a read brought; return what goes on to the client, often the same bytes."""
         if self._carry:
-            data = self._carry + data
-            self._carry = b""
-        if not data.endswith(b"\n\n"):
+            data = self._complete_carry(data)
+        elif not data.endswith(b"\n\n"):
             end = sse.whole(data)
-            data, self._carry = data[:end], data[end:]
-            if len(self._carry) > LONGEST_EVENT:
-                self.failure = Failure("upstream_error", "the backend sent an event without an end")
-                self._carry = b""
+            self._carry += data[end:]
+            data = data[:end]
         plain = _plain(data) if data and not self.done else 0
         if plain == len(data):
             return data
         return data[:plain] + b"".join(map(self._block, sse.blocks(data[plain:])))
 
-    def end(self) -> bytes:
-        """The body has ended; return what is left for the client. A stream without an ending becomes a failure."""
+    def _complete_carry(self, data: bytes) -> bytes:
+        """Add to the event that is not whole yet; return what is whole now. A long event is searched once."""
+        carry = self._carry
+        searched = max(0, len(carry) - 3)
+        carry += data
+        end = sse.whole(carry, searched)
+        whole = bytes(carry[:end])
+        del carry[:end]
+        if len(carry) > LONGEST_EVENT:
+            self.failure = Failure("upstream_error", "the backend sent an event without an end")
+            carry.clear()
+        return whole
+
+    def end(self, framed: bool) -> bytes:
+        """The body has ended; return what is left for the client. A stream without an ending becomes a failure.
+
+        :param framed: whether HTTP itself says that the body is whole; one that ends with its connection may be cut
+            anywhere, so that it needs its ``[DONE]``.
+        """
         left = b""
         if self._carry.strip():
-            rest, self._carry = self._carry, b""
+            rest = bytes(self._carry)
+            self._carry.clear()
             left = self._block(rest.rstrip(b"\r\n") + b"\n\n") if _complete(rest) else b""
         if self.failure is None and not self.done:
-            if not self.finish_reason:
+            if not self.finish_reason or not framed:
                 self.failure = Failure("upstream_error", "the backend's stream ended before its answer did")
             else:
                 self.done = True
@@ -174,10 +189,10 @@ class Whole:
     :ivar failure: at the :meth:`end`, what the document says went wrong.
     """
 
-    __slots__ = ("_begun", "_is_error", "_tail", "failure", "finish_reason")
+    __slots__ = ("_begun", "_is_error", "_is_object", "_tail", "failure", "finish_reason")
 
     def __init__(self) -> None:
-        self._begun = self._is_error = False
+        self._begun = self._is_error = self._is_object = False
         self._tail = b""
         self.failure: Failure | None = None
         self.finish_reason = ""
@@ -187,14 +202,17 @@ class Whole:
         self._tail = (self._tail + data)[-_TAIL:] if self._tail else data[-_TAIL:]
         if not self._begun:
             start = self._tail.lstrip()[:64]
+            self._is_object = start[:1] == b"{"
             self._begun = len(start) == 64 or start[:1] not in (b"", b"{")
             self._is_error = _ERROR_DOCUMENT.match(start) is not None
         return b"" if self._is_error else data
 
-    def end(self) -> bytes:
-        """The body has ended; nothing is left for the client."""
+    def end(self, framed: bool) -> bytes:
+        """The body has ended; nothing is left for the client. See :meth:`Stream.end` for ``framed``."""
         if self._is_error:
             self.failure = _failure_in(self._tail)
+        elif not framed and self._is_object and not self._tail.rstrip().endswith(b"}"):
+            self.failure = Failure("upstream_error", "the backend closed the connection in the middle of its answer")
         return b""
 
     @property
