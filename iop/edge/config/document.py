@@ -52,6 +52,8 @@ def effective(config: EdgeConfig) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Any part of a configuration as JSON types."""
+    if value is None or isinstance(value, str | int):
+        return value
     if dataclasses.is_dataclass(value):
         return _plain_part(value)
     if isinstance(value, Mapping):

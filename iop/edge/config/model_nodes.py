@@ -101,7 +101,11 @@ class Provider:
     )
     priority: int = setting(Effect.LIVE, "Tie-breaker; lower goes first.", default=0)
     models: tuple[str, ...] = setting(
-        Effect.RESTART, "The names the backend serves.", default=(), items={"minLength": 1, "maxLength": 512}
+        Effect.RESTART,
+        "The names the backend serves, in any order.",
+        default=(),
+        unordered=True,
+        items={"minLength": 1, "maxLength": 512},
     )
     health: Health = setting(Effect.RESTART, "How the node checks the backend.", default=Health())
     lifecycle: Lifecycle = setting(Effect.RESTART, "Whether the node may start and stop it.", default=Lifecycle())

@@ -53,13 +53,14 @@ class Declaration:
     """What is said about one setting where it is declared, its type apart.
 
     ``keywords`` are JSON Schema keywords; ``derived`` is a setting whose default follows from others; ``off`` is what
-    the document says for a section that is off.
+    the document says for a section that is off; ``unordered`` is a list whose order means nothing.
     """
 
     effect: Effect
     keywords: Mapping[str, Any]
     derived: bool
     off: bool | None
+    unordered: bool
 
 
 def setting(
@@ -72,6 +73,7 @@ def setting(
     secret: bool = False,
     quiet: bool = False,
     off: bool | None = None,
+    unordered: bool = False,
     expected: str = "",
     **keywords: Any,
 ) -> Any:
@@ -86,7 +88,7 @@ def setting(
     marks: dict[str, Any] = {"x-secret": True} if secret else {}
     if expected:
         marks["x-expected"] = expected
-    declaration = Declaration(effect, {"description": doc, **keywords, **marks}, derived, off)
+    declaration = Declaration(effect, {"description": doc, **keywords, **marks}, derived, off, unordered)
     options: dict[str, Any] = {"metadata": {"setting": declaration}, "repr": not (secret or quiet)}
     if factory is not None:
         options["default_factory"] = factory
