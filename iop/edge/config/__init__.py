@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from iop.edge.config.document import canonical, effective, revision
 from iop.edge.config.load import Loaded, default_state_dir, load, load_document
+from iop.edge.config.manual import manual
 from iop.edge.config.model import EdgeConfig
 from iop.edge.config.problems import ConfigError, Problem
 from iop.edge.config.redact import redact
@@ -22,6 +23,7 @@ __all__ = [
     "effective",
     "load",
     "load_document",
+    "manual",
     "redact",
     "revision",
     "schema",

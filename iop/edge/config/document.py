@@ -59,7 +59,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [item if isinstance(item, str) else plain(item) for item in value]
     return value
 
 

@@ -48,7 +48,12 @@ class EdgeIdentity:
 
     id: str = setting(Effect.RESTART, "The edge's stable identity.", **ID, examples=["home"])
     name: str = setting(
-        Effect.RESTART, "The edge's name, for people; default the id.", default="", derived=True, **TEXT
+        Effect.RESTART,
+        "The edge's name, for people; default the id.",
+        default="",
+        derived=True,
+        **TEXT,
+        examples=["The lab"],
     )
 
 
@@ -157,16 +162,21 @@ class ProviderPool:
 class GroupProvider:
     """One provider of a model group, and the target it is asked for."""
 
-    id: str = setting(Effect.LIVE, "A provider's id.", **ID)
+    id: str = setting(Effect.LIVE, "A provider's id.", **ID, examples=["vllm-a"])
     target: str = setting(
         Effect.LIVE,
         "What the provider runs; default the model's own id if it serves that, else its only model.",
         default="",
         derived=True,
         minLength=1,
+        examples=["qwen3:8b"],
     )
     node_id: str = setting(
-        Effect.LIVE, "The provider's node: derived, may be given if right.", default="", derived=True
+        Effect.LIVE,
+        "The provider's node: derived, may be given if right.",
+        default="",
+        derived=True,
+        examples=["gpu-1"],
     )
 
 
@@ -177,7 +187,7 @@ class ModelGroup:
     IDENTITY: ClassVar[str] = "id"
 
     id: str = setting(Effect.LIVE, "The name a client asks for.", **ID, examples=["qwen3"])
-    display_name: str | None = setting(Effect.LIVE, "Its name for people.", default=None, **TEXT)
+    display_name: str | None = setting(Effect.LIVE, "Its name for people.", default=None, **TEXT, examples=["Qwen 3"])
     providers: tuple[GroupProvider, ...] = setting(
         Effect.LIVE,
         "Provider ids, or `{id, target}`, in the order of the round robin.",
@@ -185,16 +195,19 @@ class ModelGroup:
         examples=[["vllm-a", {"id": "ollama-b", "target": "qwen3:8b"}]],
     )
     context_window_tokens: int | None = setting(
-        Effect.LIVE, "The largest request every one of its providers accepts; 0 means unset.", default=None
+        Effect.LIVE,
+        "The largest request every one of its providers accepts; 0 means unset.",
+        default=None,
+        examples=[131072],
     )
     default_max_tokens: int | None = setting(
-        Effect.LIVE, "The limit of an answer when the client set none; 0 means unset.", default=None
+        Effect.LIVE, "The limit of an answer when the client set none; 0 means unset.", default=None, examples=[4096]
     )
     min_max_tokens: int | None = setting(
-        Effect.LIVE, "A smaller limit of a client is raised to this; 0 means unset.", default=None
+        Effect.LIVE, "A smaller limit of a client is raised to this; 0 means unset.", default=None, examples=[256]
     )
     default_thinking_token_budget: int | None = setting(
-        Effect.LIVE, "Tokens to think with when the client did not say.", default=None
+        Effect.LIVE, "Tokens to think with when the client did not say.", default=None, examples=[1024]
     )
 
 

@@ -77,7 +77,11 @@ class Provider:
         Effect.RESTART, "What the backend is: vllm, ollama, cli …, or a drop-in adapter type.", **ID, examples=["vllm"]
     )
     runtime_type: str = setting(
-        Effect.RESTART, "The adapter type that runs it: derived, may be given if right.", default="", derived=True
+        Effect.RESTART,
+        "The adapter type that runs it: derived, may be given if right.",
+        default="",
+        derived=True,
+        examples=["openai_compat"],
     )
     adapter: str = setting(
         Effect.RESTART,
@@ -85,9 +89,15 @@ class Provider:
         default="",
         derived=True,
         **ID,
+        examples=["vllm"],
     )
     provider: str = setting(
-        Effect.RESTART, "Label of who the backend is; default the type.", default="", derived=True, **TEXT
+        Effect.RESTART,
+        "Label of who the backend is; default the type.",
+        default="",
+        derived=True,
+        **TEXT,
+        examples=["vllm"],
     )
     category: str = setting(Effect.RESTART, "Its kind of resource.", enum=["api", "cli", "local_inference"])
     enabled: bool = setting(Effect.LIVE, "Whether it is a candidate for runs.", default=True)
@@ -98,6 +108,7 @@ class Provider:
         "What the backend can hold; must cover every model's window × long_context_capacity. 0 means unset.",
         default=None,
         maximum=2**53 - 1,
+        examples=[262144],
     )
     priority: int = setting(Effect.LIVE, "Tie-breaker; lower goes first.", default=0)
     models: tuple[str, ...] = setting(
@@ -106,6 +117,7 @@ class Provider:
         default=(),
         unordered=True,
         items={"minLength": 1, "maxLength": 512},
+        examples=[["qwen3", "qwen3-embedding"]],
     )
     health: Health = setting(Effect.RESTART, "How the node checks the backend.", default=Health())
     lifecycle: Lifecycle = setting(Effect.RESTART, "Whether the node may start and stop it.", default=Lifecycle())
@@ -115,7 +127,7 @@ class Provider:
 class Runtime:
     """Older metadata of a node; no admission depends on it."""
 
-    concurrency: int | None = setting(Effect.LIVE, "Carried and reported only.", default=None)
+    concurrency: int | None = setting(Effect.LIVE, "Carried and reported only.", default=None, examples=[4])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +140,9 @@ class Node:
     IDENTITY: ClassVar[str] = "id"
 
     id: str = setting(Effect.RESTART, "The node's stable identity.", **ID, examples=["gpu-1"])
-    alias: str = setting(Effect.RESTART, "Its name for people; default the id.", default="", derived=True, **ID)
+    alias: str = setting(
+        Effect.RESTART, "Its name for people; default the id.", default="", derived=True, **ID, examples=["workshop"]
+    )
     token: str | None = setting(
         Effect.RESTART,
         "What the node proves itself with. Exactly one of token and token_hash_sha256.",
@@ -139,7 +153,13 @@ class Node:
         examples=["${env:GPU_1_TOKEN}"],
     )
     token_hash_sha256: str = setting(
-        Effect.RESTART, "SHA-256 of the token.", default="", derived=True, secret=True, **SHA256
+        Effect.RESTART,
+        "SHA-256 of the token.",
+        default="",
+        derived=True,
+        secret=True,
+        **SHA256,
+        examples=["${file:gpu-1.sha256}"],
     )
     agent_kind: str = setting(Effect.RESTART, "What the node is for.", default="generic", **TEXT)
     runtime: Runtime = setting(Effect.LIVE, "Older metadata.", default=Runtime())
@@ -156,23 +176,33 @@ def _inline(settings: dict[str, Any], key: str) -> dict[str, Any]:
 #: Inline execution: settings a provider may carry itself instead of naming an adapter. The runtime type's schema
 #: decides in the end; these are the types that hold for every runtime type.
 INLINE: Final[dict[str, dict[str, Any]]] = {
-    "endpoint": declared(Effect.RESTART, "Another name of base_url.", type="string", minLength=1),
-    "base_url": declared(Effect.RESTART, "Where the backend's API is.", type="string", minLength=1),
+    "endpoint": declared(
+        Effect.RESTART, "Another name of base_url.", type="string", minLength=1, examples=["http://127.0.0.1:8000"]
+    ),
+    "base_url": declared(
+        Effect.RESTART, "Where the backend's API is.", type="string", minLength=1, examples=["http://127.0.0.1:8000/v1"]
+    ),
     "headers": {key: value for key, value in HEADERS.items() if key != "default"} | {"x-effect": Effect.RESTART.value},
     "command": _inline(CLI_SETTINGS, "command"),
     "args": _inline(CLI_SETTINGS, "args"),
     "env": _inline(CLI_SETTINGS, "env"),
-    "mode": declared(Effect.RESTART, "A program's oneshot or session.", type="string", minLength=1),
+    "mode": declared(
+        Effect.RESTART, "A program's oneshot or session.", type="string", minLength=1, examples=["session"]
+    ),
     "resume_args": _inline(CLI_SETTINGS, "resume_args"),
-    "output_format": declared(Effect.RESTART, "What a program writes.", type="string", minLength=1),
+    "output_format": declared(
+        Effect.RESTART, "What a program writes.", type="string", minLength=1, examples=["claude_stream_json"]
+    ),
     "context_size": _inline(OLLAMA_SETTINGS, "context_size"),
-    "request_timeout_ms": _inline(OPENAI_COMPAT_SETTINGS, "request_timeout_ms"),
+    "request_timeout_ms": _inline(OPENAI_COMPAT_SETTINGS, "request_timeout_ms") | {"examples": [600_000]},
 }
 
 #: Older queue policy of a provider, read only when `provider_pool` is absent.
 OLDER_QUEUE: Final[dict[str, dict[str, Any]]] = {
-    "max_queue": declared(Effect.LIVE, "Older form of provider_pool.max_queue.", type="integer", **NUMBER),
+    "max_queue": declared(
+        Effect.LIVE, "Older form of provider_pool.max_queue.", type="integer", **NUMBER, examples=[16]
+    ),
     "queue_timeout_ms": declared(
-        Effect.LIVE, "Older form of provider_pool.queue_timeout_ms.", type="integer", **NUMBER
+        Effect.LIVE, "Older form of provider_pool.queue_timeout_ms.", type="integer", **NUMBER, examples=[30000]
     ),
 }

@@ -17,10 +17,20 @@ class PrincipalToken:
 
     IDENTITY: ClassVar[str] = "token_ref"
 
-    token_ref: str = setting(Effect.RESTART, "Names the token, so that usage can be split by app.", **ID)
-    token_hash_sha256: str = setting(Effect.RESTART, "SHA-256 of the token; never the token.", secret=True, **SHA256)
-    principal_ref: str = setting(Effect.RESTART, "Who the request is accounted to.", **TEXT)
-    principal_alias: str | None = setting(Effect.RESTART, "A name for people.", default=None, **TEXT)
+    token_ref: str = setting(
+        Effect.RESTART, "Names the token, so that usage can be split by app.", **ID, examples=["alice-editor"]
+    )
+    token_hash_sha256: str = setting(
+        Effect.RESTART,
+        "SHA-256 of the token; never the token.",
+        secret=True,
+        **SHA256,
+        examples=["${env:ALICE_EDITOR_SHA256}"],
+    )
+    principal_ref: str = setting(Effect.RESTART, "Who the request is accounted to.", **TEXT, examples=["alice"])
+    principal_alias: str | None = setting(
+        Effect.RESTART, "A name for people.", default=None, **TEXT, examples=["Alice"]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +63,15 @@ class ModelRoute:
 
     IDENTITY: ClassVar[str] = "model"
 
-    model: str = setting(Effect.RESTART, "The name a client asks for.", **ID)
-    adapter: str = setting(Effect.RESTART, "An adapter instance's name.", **ID)
-    target: str = setting(Effect.RESTART, "What the adapter runs.", minLength=1)
+    model: str = setting(Effect.RESTART, "The name a client asks for.", **ID, examples=["coder"])
+    adapter: str = setting(Effect.RESTART, "An adapter instance's name.", **ID, examples=["claude"])
+    target: str = setting(Effect.RESTART, "What the adapter runs.", minLength=1, examples=["opus"])
     node: str | None = setting(
-        Effect.RESTART, "The node's id; without it the first connected one that has the adapter.", default=None, **ID
+        Effect.RESTART,
+        "The node's id; without it the first connected one that has the adapter.",
+        default=None,
+        **ID,
+        examples=["gpu-1"],
     )
 
 

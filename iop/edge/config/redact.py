@@ -38,7 +38,10 @@ def redact(value: Any, path: tuple[str | int, ...] = (), *, schemas: Mapping[str
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [redact(item, (*path, index), schemas=schemas) for index, item in enumerate(value)]
+        return [
+            redact_url(item) if isinstance(item, str) else redact(item, (*path, index), schemas=schemas)
+            for index, item in enumerate(value)
+        ]
     return redact_url(value) if isinstance(value, str) else value
 
 

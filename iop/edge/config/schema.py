@@ -1,7 +1,8 @@
 """The JSON Schema (2020-12) of a configuration file, derived from the model's declarations.
 
-``x-effect`` says what changing a setting costs, ``x-secret`` that it is hidden in every output, ``x-expected`` what a
-person reads when a pattern does not match. Keys of older forms are in it too; the model does not know them.
+``x-effect`` says what changing a setting costs, ``x-secret`` that it is hidden in every output, ``x-derived`` that its
+default follows from other settings, ``x-expected`` what a person reads when a pattern does not match. Keys of older
+forms are in it too; the model does not know them.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ def _field(field: Field, owner: type[Any], parts: dict[str, Schema]) -> Schema:
     keywords = dict(field.declaration.keywords)
     core = _shape(field, owner, keywords, parts)
     built = {**core, **keywords, "x-effect": field.declaration.effect.value}
+    if field.declaration.derived:
+        built["x-derived"] = True
     if field.required:
         return built
     if field.part is None or field.shape != "one":
@@ -87,6 +90,8 @@ def _field(field: Field, owner: type[Any], parts: dict[str, Schema]) -> Schema:
             built["default"] = plain(field.default)
         return _nullable(built)
     may_be_off = field.optional or field.declaration.off is False
+    if may_be_off and field.default is None:
+        built["default"] = False
     reference = built.pop("$ref")
     arms: list[Schema] = [{"$ref": reference}, *([{"const": False}] if may_be_off else []), _NULL]
     return {"anyOf": arms, **built}
