@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TextIO
 
 from iop.edge.config import Problem
+from iop.edge.config.redact import HIDDEN
 from iop.edge.config.setting import Effect
 from iop.edge.refresh import Change, Kind, RefreshMode, RefreshResult, Status
 
@@ -71,12 +72,22 @@ def _change(change: Change, coloured: Paint) -> str:
 
 def _value(value: Any) -> str:
     """JSON on one line, nothing in it that moves a cursor; null where there is nothing."""
-    if value == "***":
-        return "***"
-    line = json.dumps(value, ensure_ascii=False)
+    if value == HIDDEN:
+        return HIDDEN
+    line = json.dumps(_brief(value), ensure_ascii=False)
     if not line.isprintable():
-        line = json.dumps(value)
+        line = json.dumps(_brief(value))
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def _brief(value: Any) -> Any:
+    """The providers of a model each as one word, ``node/provider=target``; anything else as it is."""
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        return value
+    return [
+        "{node_id}/{id}={target}".format_map(each) if {"node_id", "id", "target"} <= each.keys() else each
+        for each in value
+    ]
 
 
 def _verdict(result: RefreshResult) -> str:
@@ -87,7 +98,10 @@ def _verdict(result: RefreshResult) -> str:
     if result.status is Status.RESTART_REQUIRED:
         costly = sum(change.effect is not Effect.LIVE for change in result.changes)
         return f"restart required by {costly} of {changes}; nothing {was} applied until the edge is restarted"
-    return f"{changes}: all {was} applied live, without dropping a run" if result.changes else "no change"
+    if not result.changes:
+        return "no change"
+    verb = "were" if was == "was" and len(result.changes) > 1 else was
+    return f"{changes} {verb} applied live, without dropping a run"
 
 
 def _count(things: Sequence[Any], word: str) -> str:

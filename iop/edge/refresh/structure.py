@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from iop.edge.config import redact
@@ -70,18 +70,16 @@ def _one_value(effect: Effect, old: Any, new: Any, path: Path) -> Differences:
         yield Difference(path, Kind.MODIFIED, effect, seen(old, path).shown, seen(new, path).shown)
 
 
-def entries(
-    field: Field, old: Sequence[Any], new: Sequence[Any], path: Path, document: Callable[[Any], Any] = plain
-) -> Differences:
-    """Two lists matched by identity. An entry that came or went is one difference, shown as its ``document``."""
+def entries(field: Field, old: Sequence[Any], new: Sequence[Any], path: Path) -> Differences:
+    """Two lists matched by identity. An entry that came or went is one difference, shown whole."""
     key, effect = getattr(field.part, "IDENTITY", ""), field.declaration.effect
     was, now = ({getattr(entry, key): entry for entry in side} for side in (old, new))
     for name in was.keys() | now.keys():
         here = (*path, Entry(name))
         if name not in was:
-            yield Difference(here, Kind.ADDED, effect, None, seen(document(now[name]), here).shown)
+            yield Difference(here, Kind.ADDED, effect, None, seen(now[name], here).shown)
         elif name not in now:
-            yield Difference(here, Kind.REMOVED, effect, seen(document(was[name]), here).shown, None)
+            yield Difference(here, Kind.REMOVED, effect, seen(was[name], here).shown, None)
         else:
             yield from parts(was[name], now[name], here)
 
