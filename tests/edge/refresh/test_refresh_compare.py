@@ -305,3 +305,18 @@ def test_a_providers_models_change_a_group_only_by_its_target() -> None:
 )
 def test_a_path_as_text(path: Any, text: str) -> None:
     assert render(path) == text
+
+
+def test_an_entry_may_be_called_like_a_secret() -> None:
+    """An identity is no key: what stands under it is shown, and what is secret there is not."""
+    nodes = [{"id": "headers", "token": "x", "agent_kind": "a"}, {"id": "env", "token": "x2", "alias": "b"}]
+    old = {"edge": {"id": "e"}, "nodes": nodes, "models": [{"id": "token", "display_name": "a"}]}
+    new = copy.deepcopy(old)
+    new["nodes"][0] |= {"token": "y", "agent_kind": "b"}
+    new["models"] = []
+    result = diff(old, new)
+    assert lines(result)[1:] == [
+        ("nodes[headers].agent_kind", "modified", "a", "b"),
+        ("nodes[headers].token", "modified", "***", "***"),
+    ]
+    assert result.changes[0].before["display_name"] == "a"
