@@ -6,6 +6,7 @@ Paths are written as a refresh prints them, and lead into the document as well.
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,7 +127,12 @@ class Case(NamedTuple):
 
 
 def load(document: Any) -> Loaded:
-    return load_document(document, state_dir=STATE)
+    return _base() if document is BASE else load_document(document, state_dir=STATE)
+
+
+@functools.cache
+def _base() -> Loaded:
+    return load_document(BASE, state_dir=STATE)
 
 
 def changed(*cases: Case, document: Any = BASE) -> dict[str, Any]:

@@ -23,28 +23,30 @@ from refresh_cases import (
     declared,
     declared_effect,
     diff,
+    load,
     shape,
 )
 
 from iop.edge.config import redact
-from iop.edge.refresh import Kind, Status
+from iop.edge.refresh import Kind, Status, plan
 
 STATUS = {LIVE: Status.APPLIED, RESTART: Status.RESTART_REQUIRED}
 
 
 def both_ways(case: Case) -> Any:
-    new = changed(case)
-    return diff(BASE, new), diff(new, BASE)
+    """From the base to the changed document, and back."""
+    new = load(changed(case))
+    return plan(load(BASE), new), plan(new, load(BASE))
 
 
 @pytest.mark.parametrize("case", [*SETTINGS_CASES, *ADAPTER_CASES, *INLINE_CASES], ids=lambda case: case.path)
 def test_a_value_is_another_one(case: Case) -> None:
-    for result in both_ways(case):
+    there, back = both_ways(case)
+    for result in (there, back):
         assert [change.path for change in result.changes] == list(case.paths)
         assert {change.kind for change in result.changes} == {Kind.MODIFIED}
         assert {change.effect.value for change in result.changes} == {case.effect}
         assert result.status is STATUS[case.effect]
-    there, back = both_ways(case)
     for one, other in zip(there.changes, back.changes, strict=True):
         assert (one.before, one.after) == (other.after, other.before)
 

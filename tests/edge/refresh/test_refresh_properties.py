@@ -29,7 +29,7 @@ def _alone(cases: list[Case]) -> list[Case]:
 
 CASES = st.lists(st.sampled_from(APART), max_size=8).map(_alone)
 SECTIONS = st.lists(st.sampled_from([case for case in UNSET_CASES if "." not in case.path]), max_size=2, unique=True)
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def respelled(document: Any, random_: random.Random, *, filled: bool = False) -> Any:
