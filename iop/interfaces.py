@@ -8,6 +8,26 @@ from __future__ import annotations
 from zope.interface import Attribute, Interface
 
 
+class IRefreshable(Interface):
+    """A part of a running edge that can go over to another configuration (``docs/contracts/refresh.md``, Apply).
+
+    All parts prepare, then all commit; or all that prepared abandon, and nothing has changed.
+    """
+
+    def prepare(config):  # type: ignore[no-untyped-def]
+        """Make everything that an :class:`iop.edge.config.EdgeConfig` needs, and change nothing.
+
+        :return: a token for :meth:`commit` or :meth:`abandon`.
+        :raises iop.errors.Failure: why this part cannot go over to it.
+        """
+
+    def commit(token):  # type: ignore[no-untyped-def]
+        """Go over to what was prepared, at once. It cannot fail."""
+
+    def abandon(token):  # type: ignore[no-untyped-def]
+        """Forget what was prepared."""
+
+
 class IAdapterFactory(Interface):
     """Makes adapters of one type; found by :attr:`name` through ``twisted.plugin``."""
 

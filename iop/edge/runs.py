@@ -245,6 +245,9 @@ class Runs:
         entry = self.nodes.entries[node_id]
         self.pool.node_changed(node_id, entry.usable, lambda id: entry.health.get(id, m.Health.UNKNOWN))
 
+    def judge_pending(self) -> None:
+        """Admission has changed: judge every pending run as if it came now. There is no queue yet: none is pending."""
+
     @property
     def ready(self) -> bool:
         """Whether any model can be served now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -15,6 +16,9 @@ from iop.wire.protocol import Link
 
 REGISTER_TIMEOUT = 10.0
 """Seconds that a stranger has to say who it is."""
+
+REFRESH_PATIENCE = 10.0
+"""Seconds that a node has to take a new payload."""
 
 CANCEL_PATIENCE = 10.0
 """Seconds until a cancelled run without an end counts as lost; at least the grace time of its adapter and 5 s."""
@@ -54,6 +58,7 @@ class NodeLink:
 
     :ivar node_id: who it is, once registered.
     :ivar ready: whether its payload is acknowledged, so that runs may go there.
+    :ivar revision: of the payload that the node said it runs.
     :ivar late: events that came for runs unknown here: after a cancel, usually.
     """
 
@@ -68,6 +73,7 @@ class NodeLink:
         self.node_id = ""
         self.ready = False
         self.draining = False
+        self.revision = ""
         self.late = 0
         self.wire: Link | None = None
 
@@ -100,6 +106,13 @@ class NodeLink:
         self._drop_input(run_id)
         request_id, answer = self.wire.calls.ask(CANCEL_PATIENCE)
         self.wire.send(m.CancelRequest(request_id, m.CancelAction.CANCEL_RUN, run_id))
+        return answer
+
+    def refresh(self, payload: m.NodePayload) -> Deferred[m.NodeConfigRefreshResponse]:
+        """Ask the node to go over to another payload; fails with :class:`~iop.wire.calls.Unanswered`."""
+        assert self.wire is not None
+        request_id, answer = self.wire.calls.ask(REFRESH_PATIENCE)
+        self.wire.send(m.NodeConfigRefreshRequest(request_id, payload))
         return answer
 
     def forget(self, run_id: str) -> None:
@@ -154,6 +167,7 @@ class NodeLink:
             run.stop(Failure("internal", "the answer could not be handled"))
 
     def on_refresh_response(self, response: m.NodeConfigRefreshResponse) -> None:
+        self.revision = response.revision
         if not response.request_id:
             self._registrar.acknowledged(self, response)
         elif self.wire is not None:

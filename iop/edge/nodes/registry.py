@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
+from zope.interface import implementer
 
 from iop import model as m
 from iop.edge.config import model as config
 from iop.edge.nodes.link import NodeLink
 from iop.edge.nodes.payload import payload_of
+from iop.errors import Failure
+from iop.interfaces import IRefreshable
 from iop.wire.peer import Side
 from iop.wire.protocol import Link
 
@@ -48,6 +52,14 @@ class Entry:
         return link is not None and link.ready and not link.draining and link.wire is not None and not link.wire.stuck
 
 
+class Told(NamedTuple):
+    """A node as another configuration has it, and what it would be told."""
+
+    node: config.Node
+    payload: m.NodePayload
+
+
+@implementer(IRefreshable)
 class Registry:
     """The nodes of an edge.
 
@@ -67,6 +79,8 @@ class Registry:
         self.changed: Callable[[str], None] = lambda node_id: None
         self.closing = False
         self._strangers: set[NodeLink] = set()
+        self._held: Collection[str] = ()
+        self._waiting: list[tuple[NodeLink, m.RegisterRequest]] = []
 
     def factory(self) -> Factory[Link]:
         """Return what listens for nodes."""
@@ -137,6 +151,9 @@ class Registry:
 
     def _accept(self, entry: Entry, link: NodeLink, request: m.RegisterRequest) -> None:
         assert link.wire is not None
+        if entry.node.id in self._held:
+            self._waiting.append((link, request))
+            return
         self._strangers.discard(link)
         link.node_id = entry.node.id
         entry.link = link
@@ -198,6 +215,38 @@ class Registry:
         entry.link = None
         self.log.info("node {node} is gone: {reason}", node=link.node_id, reason=reason)
         self.changed(link.node_id)
+
+    # ---- another configuration ----------------------------------------------------------------------------------
+
+    def prepare(self, config: config.EdgeConfig) -> dict[str, Told]:
+        """Make the payloads; :raises Failure: for nodes that come or go, which a restart alone can do."""
+        if {node.id for node in config.nodes} != self.entries.keys():
+            raise Failure("internal", "nodes come and go with a restart only")
+        return {node.id: Told(node, self._payload(node)) for node in config.nodes}
+
+    def _payload(self, node: config.Node) -> m.NodePayload:
+        entry = self.entries[node.id]
+        return entry.payload if node == entry.node else payload_of(node)
+
+    def commit(self, token: dict[str, Told]) -> None:
+        """From now on nodes are told this when they register."""
+        for id, told in token.items():
+            self.entries[id].node, self.entries[id].payload = told
+
+    def abandon(self, token: dict[str, Told]) -> None:
+        """Forget it."""
+
+    def hold(self, node_ids: Collection[str]) -> None:
+        """Answer none of these nodes that registers, until :meth:`release`: what it is told is being decided."""
+        self._held = node_ids
+
+    def release(self) -> None:
+        """Answer those that registered meanwhile."""
+        self._held = ()
+        waiting, self._waiting = self._waiting, []
+        for link, request in waiting:
+            if link.wire is not None and not link.wire.lost:
+                self.register(link, request)
 
     # ---- the end ------------------------------------------------------------------------------------------------
 

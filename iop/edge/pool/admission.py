@@ -12,6 +12,7 @@ from iop.model import Health
 class Resource:
     """A provider as the pool counts it; every model group that names it shares these slots.
 
+    :ivar long_capacity: how many slots may be long; shown, and not counted yet.
     :ivar reachable: its node is registered, has acknowledged its payload and is not draining.
     :ivar cancel_patience: seconds until a cancelled run without an end counts as lost.
     :ivar unconfirmed: a cancelled run of it never ended; cleared by its next good run.
@@ -21,6 +22,7 @@ class Resource:
     provider_id: str
     adapter: str
     capacity: int
+    long_capacity: int = 0
     priority: int = 0
     enabled: bool = True
     reachable: bool = False

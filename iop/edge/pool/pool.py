@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from zope.interface import implementer
 
 from iop.edge.config import model as config
 from iop.edge.pool.admission import Resource, choose
 from iop.errors import Failure
+from iop.interfaces import IRefreshable
 from iop.model import Health
 
 _RETRY_AFTER_MS = 1000
@@ -42,6 +46,14 @@ class Lease:
             self.resource.in_flight -= 1
 
 
+class Prepared(NamedTuple):
+    """What another configuration makes of the pool: settings by provider, and model groups."""
+
+    settings: dict[str, dict[str, Any]]
+    groups: dict[str, Group]
+
+
+@implementer(IRefreshable)
 class Pool:
     """Admits runs to providers.
 
@@ -51,19 +63,14 @@ class Pool:
 
     def __init__(self, models: Iterable[config.ModelGroup], nodes: Iterable[config.Node]) -> None:
         self.resources = {
-            provider.id: Resource(
-                node_id=node.id,
-                provider_id=provider.id,
-                adapter=provider.adapter,
-                capacity=provider.capacity,
-                priority=provider.priority,
-                enabled=provider.enabled,
-                cancel_patience=_cancel_patience(node, provider),
-            )
+            provider.id: Resource(node_id=node.id, provider_id=provider.id, **_settings(node, provider))
             for node in nodes
             for provider in node.providers
         }
-        self.groups = {
+        self.groups = self._grouped(models)
+
+    def _grouped(self, models: Iterable[config.ModelGroup]) -> dict[str, Group]:
+        return {
             model.id: Group(
                 model.id,
                 tuple(self.resources[provider.id] for provider in model.providers),
@@ -90,6 +97,27 @@ class Pool:
         group.last = chosen.provider_id
         return Lease(chosen, group.targets[chosen.provider_id])
 
+    # ---- IRefreshable: resources stay, so that leases in hand do ------------------------------------------------
+
+    def prepare(self, config: config.EdgeConfig) -> Prepared:
+        """Make the new groups; :raises Failure: for providers that come or go, which a restart alone can do."""
+        settings = {provider.id: _settings(node, provider) for node in config.nodes for provider in node.providers}
+        if settings.keys() != self.resources.keys():
+            raise Failure("internal", "providers come and go with a restart only")
+        return Prepared(settings, self._grouped(config.models))
+
+    def commit(self, token: Prepared) -> None:
+        """Go over; a capacity may now be less than what is in flight, and who was served last is remembered."""
+        for id, settings in token.settings.items():
+            for name, value in settings.items():
+                setattr(self.resources[id], name, value)
+        for id in token.groups.keys() & self.groups.keys():
+            token.groups[id].last = self.groups[id].last
+        self.groups = token.groups
+
+    def abandon(self, token: Prepared) -> None:
+        """Forget it."""
+
     def node_changed(self, node_id: str, reachable: bool, health: Callable[[str], Health]) -> None:
         """A node came, went, drains, or said how its providers are."""
         for resource in self.resources.values():
@@ -106,6 +134,18 @@ class Pool:
     def in_flight(self) -> int:
         """Leases held, all providers together."""
         return sum(resource.in_flight for resource in self.resources.values())
+
+
+def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
+    """What a configuration says of a resource."""
+    return {
+        "adapter": provider.adapter,
+        "capacity": provider.capacity,
+        "long_capacity": provider.long_context_capacity,
+        "priority": provider.priority,
+        "enabled": provider.enabled,
+        "cancel_patience": _cancel_patience(node, provider),
+    }
 
 
 def _cancel_patience(node: config.Node, provider: config.Provider) -> float:

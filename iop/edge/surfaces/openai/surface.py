@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
 
 from iop import model as m
 from iop.edge.config import model as config
@@ -16,6 +18,7 @@ from iop.edge.surfaces.openai.auth import Gate
 from iop.edge.surfaces.openai.chat import PassthroughAnswer
 from iop.errors import Failure
 from iop.http.server import Exchange
+from iop.interfaces import IRefreshable
 
 Handler = Callable[[Exchange, "Context"], None]
 
@@ -34,6 +37,7 @@ class Context:
     secret_headers: m.Headers = field(default=(), repr=False)
 
 
+@implementer(IRefreshable)
 class OpenAISurface:
     """Answers OpenAI clients; an :class:`iop.http.server.Application`.
 
@@ -44,10 +48,9 @@ class OpenAISurface:
         assert settings.openai is not None
         self._runs = runs
         self._gate = Gate(settings.openai)
-        created = int(clock.seconds())
-        catalog = [(model.id, model.context_window_tokens) for model in settings.models]
-        catalog += [(route.model, 0) for route in settings.openai.model_routes]
-        self._models = {id: codec.model_object(id, created, window) for id, window in catalog}
+        self._clock = clock
+        self._models: dict[str, dict[str, Any]] = {}
+        self._models = self.prepare(settings)
         self._routes: dict[bytes, dict[bytes, Handler]] = {
             b"/v1/chat/completions": {b"POST": self._chat},
             b"/v1/models": {b"GET": self._list_models},
@@ -55,6 +58,24 @@ class OpenAISurface:
             b"/readyz": {b"GET": self._readyz},
         }
         self._open = (self._healthz, self._readyz)
+
+    # ---- IRefreshable -------------------------------------------------------------------------------------------
+
+    def prepare(self, config: config.EdgeConfig) -> dict[str, dict[str, Any]]:
+        """Make the model list; a model that stays keeps its time of creation."""
+        assert config.openai is not None
+        now = int(self._clock.seconds())
+        catalog = [(model.id, model.context_window_tokens) for model in config.models]
+        catalog += [(route.model, 0) for route in config.openai.model_routes]
+        known = self._models
+        return {id: codec.model_object(id, known[id]["created"] if id in known else now, w) for id, w in catalog}
+
+    def commit(self, token: dict[str, dict[str, Any]]) -> None:
+        """Show it."""
+        self._models = token
+
+    def abandon(self, token: dict[str, dict[str, Any]]) -> None:
+        """Forget it."""
 
     # ---- iop.http.server.Application ----------------------------------------------------------------------------
 
