@@ -92,6 +92,11 @@ class AdapterSet:
         self._take(payload)
         return Applied(m.RefreshStatus.APPLIED, "; ".join(reasons), tuple(sorted(changed)), tuple(sorted(failed)))
 
+    async def settled(self) -> None:
+        """Wait until every payload that came so far is in force."""
+        await self._turn.acquire()
+        self._turn.release()
+
     def refresh(self, payload: m.NodePayload) -> Applied:
         """Take a payload while runs go on: its adapters must be those there are."""
         if payload.adapters != self.payload.adapters:

@@ -180,7 +180,13 @@ class Uplink(Service):
 
     def on_refresh_request(self, request: m.NodeConfigRefreshRequest) -> None:
         assert self._link is not None
-        self._report(self._link, request.request_id, self._adapters.refresh(request.payload))
+        Deferred.fromCoroutine(self._refresh(self._link, request)).addErrback(
+            lambda reason: self.log.failure("the payload could not be taken", failure=reason)
+        )
+
+    async def _refresh(self, link: Link, request: m.NodeConfigRefreshRequest) -> None:
+        await self._adapters.settled()  # the registration's payload may still be in the making
+        self._report(link, request.request_id, self._adapters.refresh(request.payload))
 
     def on_run_request(self, asked: tuple[m.RunRequest, int]) -> None:
         assert self._link is not None
