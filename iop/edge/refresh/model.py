@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -69,6 +70,11 @@ class Change:
             "after": self.after,
         }
 
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Change:
+        kind, effect = Kind(document["kind"]), Effect(document["class"])
+        return cls(document["path"], kind, effect, document["before"], document["after"])
+
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
@@ -80,6 +86,10 @@ class NodeReport:
 
     def as_document(self) -> dict[str, str]:
         return {"node_id": self.node_id, "status": self.status.value, "message": self.message}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> NodeReport:
+        return cls(document["node_id"], ReportStatus(document["status"]), document["message"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +133,18 @@ class RefreshResult:
             "revision_before": self.revision_before,
             "revision_after": self.revision_after,
         }
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> RefreshResult:
+        """What :meth:`as_document` was made of; :raises ValueError, KeyError, TypeError: for anything else."""
+        return cls(
+            mode=document["mode"],
+            changes=tuple(map(Change.of_document, document["changes"])),
+            changed_nodes=tuple(document["changed_nodes"]),
+            changed_providers=tuple(document["changed_providers"]),
+            changed_models=tuple(document["changed_models"]),
+            reports=tuple(map(NodeReport.of_document, document["reports"])),
+            errors=tuple(Problem(**problem) for problem in document["errors"]),
+            revision_before=document["revision_before"],
+            revision_after=document["revision_after"],
+        )
