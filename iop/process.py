@@ -42,6 +42,11 @@ def stop_on_signals(reactor: Any, hurry: Callable[[], None]) -> None:
         reactor.addSystemEventTrigger("after", "startup", install)
 
 
+def reload_on_hangup(reactor: Any, reload: Callable[[], None]) -> None:
+    """Call ``reload`` on SIGHUP, which ends a process that says nothing about it."""
+    signal.signal(signal.SIGHUP, lambda *_: reactor.callFromThread(reload))
+
+
 def settle(reactor: Any) -> None:
     """Tell the garbage collector that what is loaded now stays: less to look at while serving.
 

@@ -150,9 +150,12 @@ class Up:
             self._found = [await self._start_demo()]
         token = self._token()
         document = configuration(self._found, hashlib.sha256(token.encode()).hexdigest(), self._port)
-        (self._state_dir / "edge.yaml").write_text(_HEADER + yaml.safe_dump(document, sort_keys=False))
+        file = self._state_dir / "edge.yaml"
+        file.write_text(_HEADER + yaml.safe_dump(document, sort_keys=False))
         settings = load_document(document, environ=os.environ, state_dir=self._state_dir).config
-        edge = self._edge = await self._run_service(lambda failed: Edge(settings, self._reactor, failed))
+        edge = self._edge = await self._run_service(
+            lambda failed: Edge(settings, self._reactor, failed, files=[str(file)], state_dir=self._state_dir)
+        )
         assert edge.node_listener.port is not None
         where: Any = edge.node_listener.port.getHost()
         node_settings = NodeSettings(

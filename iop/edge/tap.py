@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python import usage
 
-from iop.edge.config import ConfigError, default_state_dir, load
+from iop.edge.config import ConfigError, default_state_dir, endpoints, load
 from iop.edge.config import model as config
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
+from iop.edge.refresh.apply import Refresher
 from iop.edge.runs import Runs
+from iop.edge.surfaces import console
+from iop.edge.surfaces.console import Console
 from iop.edge.surfaces.openai.surface import OpenAISurface
+from iop.edge.surfaces.status import status
 from iop.errors import Failure
 from iop.http.server import Limits, Server
-from iop.process import fatal, settle, stop_on_signals
+from iop.process import fatal, reload_on_hangup, settle, stop_on_signals
 from iop.reactor import install as install_reactor
 from iop.services import Drain, OrderedServices
 from iop.sockets import listen
+from iop.unixsocket import listen_privately
 
 
 class NodeListener(Service):
@@ -48,6 +56,30 @@ class NodeListener(Service):
         if self.port is not None:
             await maybeDeferred(self.port.stopListening)
         self._nodes.close()
+
+
+class ConsoleListener(Service):
+    """Where this machine's operators connect."""
+
+    log = Logger()
+
+    def __init__(self, endpoint: str, server: Server, reactor: Any) -> None:
+        parameters = endpoints.server(endpoint).parameters
+        self._path, self._mode = parameters["address"], int(parameters.get("mode", "600"), 8)
+        self._server = server
+        self._reactor = reactor
+        self.port: IListeningPort | None = None
+
+    async def startService(self) -> None:
+        super().startService()
+        self.port = await listen_privately(self._reactor, self._path, self._mode, self._server)
+        self.log.info("the console is at {where}", where=self._path)
+
+    async def stopService(self) -> None:
+        super().stopService()
+        if self.port is not None and os.path.exists(self._path):  # Twisted cannot close one whose file is gone
+            await maybeDeferred(self.port.stopListening)
+        self._server.abort_all()
 
 
 class OpenAIListener(Service):
@@ -88,24 +120,57 @@ class Edge(OrderedServices):
 
     :param settings: a configuration that :func:`iop.edge.config.load` has accepted.
     :param failed: told why it could not start.
+    :param files: what it was loaded from, which a refresh loads again.
+    :param state_dir: what it was loaded with.
     """
 
-    def __init__(self, settings: config.EdgeConfig, reactor: Any, failed: Any = fatal) -> None:
+    def __init__(
+        self,
+        settings: config.EdgeConfig,
+        reactor: Any,
+        failed: Any = fatal,
+        *,
+        files: Sequence[str] = (),
+        state_dir: Path | None = None,
+    ) -> None:
         self.drain = Drain(reactor)
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
         self.pool = Pool(settings.models, settings.nodes)
         self.runs = Runs(settings, self.pool, self.nodes, reactor)
         self.node_listener = NodeListener(settings.listen, self.nodes, reactor)
-        children: list[Service] = [self.node_listener]
         self.openai: OpenAIListener | None = None
+        surfaces: list[OpenAISurface] = []
         if settings.openai is not None:
             limits = Limits(body=settings.openai.max_body_bytes, stall_timeout=settings.openai.stall_timeout_ms / 1000)
-            server = Server(OpenAISurface(settings, self.runs, reactor), reactor, limits)
+            surfaces.append(OpenAISurface(settings, self.runs, reactor))
+            server = Server(surfaces[0], reactor, limits)
             self.openai = OpenAIListener(
                 settings.openai.listen, server, self.runs, self.drain, settings.drain_timeout_ms, reactor
             )
-            children.append(self.openai)
-        super().__init__(children, failed)
+        self.refresher = Refresher(
+            settings,
+            files=files,
+            load=partial(load, environ=os.environ, state_dir=state_dir),
+            nodes=self.nodes,
+            parts=[self.pool, *surfaces],
+            judge=self.runs.judge_pending,
+            elsewhere=partial(_in_thread, reactor),
+        )
+        self._begun = reactor.seconds()
+        self._reactor = reactor
+        operators = Server(Console(self.status, self.refresher), reactor, console.LIMITS)
+        self.console = ConsoleListener(settings.console.listen, operators, reactor)
+        listeners = (self.console, self.node_listener, self.openai)
+        super().__init__([each for each in listeners if each is not None], failed)
+
+    def status(self) -> dict[str, Any]:
+        """What it is doing now."""
+        uptime = self._reactor.seconds() - self._begun
+        return status(self.refresher.running, self.refresher.revision, uptime, self.runs)
+
+
+def _in_thread(reactor: Any, pure: Any, *arguments: Any) -> Deferred[Any]:
+    return deferToThreadPool(reactor, reactor.getThreadPool(), pure, *arguments)
 
 
 class Options(usage.Options):
@@ -136,6 +201,7 @@ class Options(usage.Options):
         for warning in loaded.warnings:
             print(f"warning: {warning}", file=sys.stderr)  # noqa: T201 - logging is not up yet
         self["settings"] = loaded.config
+        self["files"] = [os.path.abspath(file) for file in self["config"]]  # twistd may leave this directory
         try:
             self["state-dir"].mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -146,7 +212,8 @@ def makeService(options: Options) -> Edge:
     """Return the edge that the options describe."""
     from twisted.internet import reactor
 
-    edge = Edge(options["settings"], reactor)
+    edge = Edge(options["settings"], reactor, files=options["files"], state_dir=options["state-dir"])
     stop_on_signals(reactor, edge.drain.hurry)
+    reload_on_hangup(reactor, edge.refresher.hang_up)
     settle(reactor)
     return edge

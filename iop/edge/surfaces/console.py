@@ -1,0 +1,117 @@
+"""The console: what operators ask a running edge, as HTTP and JSON over a Unix socket of their own.
+
+``docs/contracts/console.md``. Whoever can open the socket may do everything: its file mode is the only gate.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from iop.edge.refresh import RefreshMode
+from iop.edge.refresh.apply import Refresher
+from iop.errors import Failure
+from iop.http.server import Exchange, Limits
+
+LIMITS: Final = Limits(body=1 << 20)
+
+_JSON: Final = (b"content-type", b"application/json")
+
+Handler = Callable[[Exchange], None]
+
+
+class RefreshAsked(NamedTuple):
+    """The body of a refresh request."""
+
+    mode: str = RefreshMode.DRY_RUN
+    files: Sequence[str] = ()
+
+    @classmethod
+    def parse(cls, body: bytes) -> RefreshAsked:
+        """Read it; :raises Failure: for what it may not hold. Whether the mode is known, the refresh says."""
+        try:
+            document = json.loads(body or b"{}")
+        except (ValueError, RecursionError):
+            raise Failure("invalid_json", "the body must be JSON") from None
+        if not isinstance(document, Mapping) or document.keys() - {"mode", "files"}:
+            raise Failure("invalid_value", "the body is an object of `mode` and `files`")
+        mode, files = document.get("mode", RefreshMode.DRY_RUN), document.get("files") or ()
+        if not isinstance(mode, str):
+            raise Failure("invalid_value", "`mode` is dry_run or apply")
+        if not isinstance(files, list | tuple) or not all(map(_is_absolute, files)):
+            raise Failure("invalid_value", "`files` is a list of absolute paths")
+        return cls(mode, tuple(files))
+
+
+def _is_absolute(path: Any) -> bool:
+    return isinstance(path, str) and os.path.isabs(path) and "\0" not in path
+
+
+class Console:
+    """Answers operators; an :class:`iop.http.server.Application`.
+
+    :param status: what the edge is doing now.
+    """
+
+    log = Logger()
+
+    def __init__(self, status: Callable[[], dict[str, Any]], refresher: Refresher) -> None:
+        self._status = status
+        self._refresher = refresher
+        self._routes: Mapping[bytes, tuple[bytes, Handler]] = {
+            b"/v1/status": (b"GET", self._show_status),
+            b"/v1/config/refresh": (b"POST", self._refresh),
+        }
+
+    # ---- iop.http.server.Application ----------------------------------------------------------------------------
+
+    def admit(self, exchange: Exchange) -> None:
+        """Find what is asked for, or answer that there is no such thing."""
+        route = self._routes.get(exchange.path)
+        if route is None:
+            self.refuse(exchange, Failure("unknown_url", "there is nothing here"))
+        elif exchange.method != route[0]:
+            self.refuse(exchange, Failure("method_not_allowed", f"use {route[0].decode()} here"))
+        else:
+            exchange.context = route[1]
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer."""
+        handler: Handler = exchange.context
+        try:
+            handler(exchange)
+        except Failure as failure:
+            self.refuse(exchange, failure)
+
+    def refuse(self, exchange: Exchange, failure: Failure) -> None:
+        """Answer with an error."""
+        _answer(exchange, failure.http_status, {"error": {"code": failure.code, "message": failure.message}})
+
+    # ---- the endpoints ------------------------------------------------------------------------------------------
+
+    def _show_status(self, exchange: Exchange) -> None:
+        _answer(exchange, 200, self._status())
+
+    def _refresh(self, exchange: Exchange) -> None:
+        """It goes on when the client leaves."""
+        asked = RefreshAsked.parse(exchange.body)
+        refreshed = Deferred.fromCoroutine(self._refresher.refresh(asked.mode, asked.files, "console"))
+        refreshed.addCallback(lambda result: _answer(exchange, 200, result.as_document()))
+        refreshed.addErrback(lambda reason: self._failed(exchange, reason))
+
+    def _failed(self, exchange: Exchange, reason: Any) -> None:
+        failure = reason.value
+        if not isinstance(failure, Failure):
+            self.log.failure("a refresh failed", failure=reason)
+            failure = Failure("internal", "the refresh failed inside the edge")
+        self.refuse(exchange, failure)
+
+
+def _answer(exchange: Exchange, status: int, document: Any) -> None:
+    if not exchange.finished:
+        exchange.respond(status, [_JSON], json.dumps(document).encode())
