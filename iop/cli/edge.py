@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from iop.cli import edge_config
+from iop.cli import edge_config, edge_live
 from iop.cli.foreground import run_plugin
 
 OK: Final = 0
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="iop-edge", description=str(__doc__).partition("\n\n")[0], allow_abbrev=False)
     parser.set_defaults(takes_rest=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    edge_config.add_to(commands)
+    edge_live.add_to(commands, edge_config.add_to(commands))
     run_parser = commands.add_parser(
         "run", help="run an edge in the foreground: twistd -n iop-edge …", add_help=False, allow_abbrev=False
     )

@@ -13,7 +13,7 @@ import yaml
 
 from iop.cli import text
 from iop.edge.config import ConfigError, Problem, effective, load, manual, redact, schema
-from iop.edge.refresh import Side, Status, plan
+from iop.edge.refresh import RefreshResult, Side, Status, plan
 
 OK: Final = 0
 RESTART_REQUIRED: Final = 3
@@ -29,24 +29,26 @@ EXIT: Final = {
 Command = Callable[[argparse.Namespace], int]
 
 
-def add_to(commands: Any) -> None:
-    """Add ``config`` and its commands to those of ``iop-edge``."""
+def add_to(commands: Any) -> Any:
+    """Add ``config`` and its commands to those of ``iop-edge``; return where others may be added."""
     parser = commands.add_parser("config", help="look at a configuration", allow_abbrev=False)
     of_config = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, summary, command in (
         ("check", "say everything that is wrong with a configuration", check),
         ("show", "print the effective configuration, without its secrets", show),
     ):
-        _add(of_config, name, summary, command).add_argument(
+        add(of_config, name, summary, command).add_argument(
             "files", nargs="+", metavar="FILE", help="the configuration; each is laid over those before"
         )
-    of_diff = _add(of_config, "diff", "say what going from one configuration to another would do", diff)
+    of_diff = add(of_config, "diff", "say what going from one configuration to another would do", diff)
     for side in ("OLD", "NEW"):
         of_diff.add_argument(side.lower(), type=_files, metavar=side, help="a file, or several: base.yaml,overlay.yaml")
-    _add(of_config, "schema", "print the JSON Schema, for editors, or the manual", print_schema, "markdown")
+    add(of_config, "schema", "print the JSON Schema, for editors, or the manual", print_schema, "markdown")
+    return of_config
 
 
-def _add(commands: Any, name: str, summary: str, command: Command, *formats: str) -> argparse.ArgumentParser:
+def add(commands: Any, name: str, summary: str, command: Command, *formats: str) -> argparse.ArgumentParser:
+    """Add a command, which prints text or JSON."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
     )
@@ -85,7 +87,7 @@ def show(options: argparse.Namespace) -> int:
         return REFUSED
     document = redact(effective(loaded.config))
     if options.format == "json":
-        _print_json(document)
+        print_json(document)
         return OK
     for warning in loaded.warnings:
         print(text.problem(warning, "warning", text.paint(sys.stderr)), file=sys.stderr)
@@ -95,9 +97,13 @@ def show(options: argparse.Namespace) -> int:
 
 def diff(options: argparse.Namespace) -> int:
     """``config diff``: the plan of a refresh, made without an edge."""
-    result = plan(_side(options.old), _side(options.new))
-    if options.format == "json":
-        _print_json(result.as_document())
+    return print_result(plan(_side(options.old), _side(options.new)), options.format)
+
+
+def print_result(result: RefreshResult, form: str) -> int:
+    """Print a refresh's result; return the exit status."""
+    if form == "json":
+        print_json(result.as_document())
     else:
         print("\n".join(text.refresh(result, text.paint(sys.stdout))))
     return EXIT[result.status]
@@ -115,13 +121,13 @@ def print_schema(options: argparse.Namespace) -> int:
     if options.format == "markdown":
         print(manual(), end="")
     else:
-        _print_json(schema())
+        print_json(schema())
     return OK
 
 
 def _print_check(form: str, errors: Sequence[Problem], warnings: Sequence[Problem]) -> None:
     if form == "json":
-        _print_json(
+        print_json(
             {
                 "valid": not errors,
                 "errors": [problem.document() for problem in errors],
@@ -132,5 +138,6 @@ def _print_check(form: str, errors: Sequence[Problem], warnings: Sequence[Proble
     print("\n".join(text.check(errors, warnings, text.paint(sys.stdout))))
 
 
-def _print_json(document: Any) -> None:
+def print_json(document: Any) -> None:
+    """Print for programs."""
     print(json.dumps(document, indent=2))

@@ -1,0 +1,133 @@
+"""``iop-edge status`` and ``iop-edge config refresh``: what an operator asks a running edge."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from iop.cli import text
+from iop.cli.ask import Refused, Unreachable, ask
+from iop.cli.edge_config import OK, add, print_json, print_result
+from iop.edge.config import default_state_dir, endpoints
+from iop.edge.refresh import RefreshMode, RefreshResult
+
+UNREACHABLE: Final = 1
+
+_STATUS_PATIENCE: Final = 10.0
+_REFRESH_PATIENCE: Final = 600.0
+
+
+def add_to(commands: Any, of_config: Any) -> None:
+    """Add them to the commands of ``iop-edge`` and of ``iop-edge config``."""
+    _add_socket(add(commands, "status", "say what the edge of this machine is doing", _live(status)))
+    summary = "change the configuration of the running edge, or say what that would do"
+    of_refresh = add(of_config, "refresh", summary, _live(refresh))
+    of_refresh.add_argument(
+        "files", nargs="*", metavar="FILE", help="read by the edge; default: the files it was started with"
+    )
+    modes = of_refresh.add_mutually_exclusive_group()
+    for option, mode, words in (
+        ("--dry-run", RefreshMode.DRY_RUN, "only say it; the default"),
+        ("--apply", RefreshMode.APPLY, "do it"),
+    ):
+        modes.add_argument(option, dest="mode", action="store_const", const=mode.value, help=words)
+    of_refresh.set_defaults(mode=RefreshMode.DRY_RUN.value)
+    _add_socket(of_refresh)
+
+
+def _add_socket(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--console", metavar="SOCKET", type=_socket, help="the edge's console: a path, or unix:PATH")
+    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="the edge's own; its console is there by default")
+
+
+def _socket(words: str) -> str:
+    """The path of a socket, also as the configuration writes it."""
+    if not words.startswith("unix:"):
+        return os.path.expanduser(words)
+    try:
+        return endpoints.server(words).parameters["address"]
+    except endpoints.BadEndpoint as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _console(options: argparse.Namespace) -> str:
+    if options.console:
+        return str(options.console)
+    state_dir: Path = options.state_dir.expanduser() if options.state_dir else default_state_dir(os.environ)
+    return str(state_dir / "console.sock")
+
+
+def _live(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """A command that says in a sentence why there is no answer."""
+
+    def run(options: argparse.Namespace) -> int:
+        try:
+            return command(options)
+        except (Unreachable, Refused) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return UNREACHABLE
+
+    return run
+
+
+def status(options: argparse.Namespace) -> int:
+    """``status``: nodes, providers and models, and how they are."""
+    document = ask(_console(options), "GET", "/v1/status", timeout=_STATUS_PATIENCE)
+    if options.format == "json":
+        print_json(document)
+    else:
+        print("\n".join(_lines(document, text.paint(sys.stdout))))
+    return OK
+
+
+def refresh(options: argparse.Namespace) -> int:
+    """``config refresh``: the edge's answer, printed as ``config diff`` prints."""
+    asked = {"mode": options.mode, "files": [os.path.abspath(file) for file in options.files]}
+    path = _console(options)
+    document = ask(path, "POST", "/v1/config/refresh", asked, timeout=_REFRESH_PATIENCE)
+    try:
+        result = RefreshResult.of_document(document)
+    except (ValueError, KeyError, TypeError):
+        raise Unreachable(f"the edge at {path} is of another version") from None
+    return print_result(result, options.format)
+
+
+def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
+    edge = document["edge"]
+    named = f" ({edge['name']})" if edge["name"] != edge["id"] else ""
+    state = "draining" if document["draining"] else "up"
+    yield coloured(f"{edge['id']}{named}", "bold") + f" {state} for {_duration(document['uptime_ms'])}"
+    yield f"version {document['version']}, configuration {document['revision'][:12]}, {document['in_flight']} in flight"
+    for node in document["nodes"]:
+        word, colour = _node_state(node)
+        where = f" on {node['hostname']}" if node["connected"] and node["hostname"] else ""
+        version = f", version {node['agent_version']}" if node["connected"] and node["agent_version"] else ""
+        yield f"node {node['id']}: {coloured(word, colour)}{where}{version}"
+    for each in document["providers"]:
+        colour = {"online": "green", "offline": "red"}.get(each["status"], "yellow")
+        used = f"{each['in_flight']} of {each['capacity']} slots"
+        name = f"{each['node_id']}/{each['provider_id']}"
+        yield f"provider {name} ({each['type']}): {coloured(each['status'], colour)}, {each['health']}, {used}"
+    for model in document["models"]:
+        served = ", ".join(f"{each['node_id']}/{each['id']}={each['target']}" for each in model["providers"])
+        yield f"model {model['id']}: {served or 'no provider'}"
+
+
+def _node_state(node: Mapping[str, Any]) -> tuple[str, str]:
+    if not node["connected"]:
+        return "not connected", "red"
+    if node["draining"]:
+        return "draining", "yellow"
+    return ("ready", "green") if node["ready"] else ("getting ready", "yellow")
+
+
+def _duration(milliseconds: int) -> str:
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{days} d" if days else "", f"{hours} h" if hours or days else "", f"{minutes} min" if minutes else ""]
+    return " ".join(part for part in parts if part) or f"{seconds} s"
