@@ -76,11 +76,16 @@ def _live(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Na
 
 def status(options: argparse.Namespace) -> int:
     """``status``: nodes, providers and models, and how they are."""
-    document = ask(_console(options), "GET", "/v1/status", timeout=_STATUS_PATIENCE)
+    path = _console(options)
+    document = ask(path, "GET", "/v1/status", timeout=_STATUS_PATIENCE)
     if options.format == "json":
         print_json(document)
-    else:
-        print("\n".join(_lines(document, text.paint(sys.stdout))))
+        return OK
+    try:
+        lines = list(_lines(document, text.paint(sys.stdout)))
+    except (KeyError, TypeError):
+        raise _other_version(path) from None
+    print("\n".join(lines))
     return OK
 
 
@@ -92,8 +97,12 @@ def refresh(options: argparse.Namespace) -> int:
     try:
         result = RefreshResult.of_document(document)
     except (ValueError, KeyError, TypeError):
-        raise Unreachable(f"the edge at {path} is of another version") from None
+        raise _other_version(path) from None
     return print_result(result, options.format)
+
+
+def _other_version(path: str) -> Unreachable:
+    return Unreachable(f"the edge at {path} is of another version")
 
 
 def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:

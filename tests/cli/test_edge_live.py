@@ -1,0 +1,344 @@
+"""``iop-edge status`` and ``iop-edge config refresh`` against a scripted console. docs/contracts/console.md."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iop.cli import edge, edge_live
+from iop.edge.config import Problem
+from iop.edge.config.setting import Effect
+from iop.edge.refresh import Change, Kind, NodeReport, RefreshResult, ReportStatus
+
+LIVE = RefreshResult(
+    mode="apply",
+    changes=(Change("nodes[n].providers[p].capacity", Kind.MODIFIED, Effect.LIVE, 4, 8),),
+    reports=(NodeReport("n", ReportStatus.UNCHANGED),),
+    revision_before="a" * 64,
+    revision_after="b" * 64,
+)
+COSTLY = RefreshResult(mode="dry_run", changes=(Change("listen", Kind.MODIFIED, Effect.RESTART, "a", "b"),))
+REJECTED = RefreshResult(
+    mode="apply",
+    reports=(NodeReport("n", ReportStatus.FAILED, "FAILED: no"),),
+    errors=(Problem("nodes[n]", 1, "", "apply_failed", "FAILED: no"),),
+)
+STATUS = {
+    "edge": {"id": "home", "name": "At home"},
+    "version": "1.2",
+    "uptime_ms": 3_720_000,
+    "revision": "c" * 64,
+    "draining": False,
+    "in_flight": 1,
+    "nodes": [
+        {"id": "a", "connected": True, "ready": True, "draining": False, "hostname": "box", "agent_version": "1.1"},
+        {"id": "b", "connected": False, "ready": False, "draining": False, "hostname": "box", "agent_version": "1.1"},
+        {"id": "c", "connected": True, "ready": True, "draining": True, "hostname": "", "agent_version": ""},
+        {"id": "d", "connected": True, "ready": False, "draining": False, "hostname": "", "agent_version": ""},
+    ],
+    "providers": [
+        {"node_id": "a", "provider_id": "p", "type": "vllm", "status": "online", "health": "up"}
+        | {"in_flight": 1, "capacity": 4},
+    ],
+    "models": [
+        {"id": "m", "display_name": None, "providers": [{"id": "p", "node_id": "a", "target": "t"}]},
+        {"id": "none", "display_name": None, "providers": []},
+    ],
+}
+
+
+class Script:
+    """A console that answers what it is told to, once a connection.
+
+    :ivar asked: request line and body of every request.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.answer: bytes | None = b""
+        self.asked: list[tuple[str, Any]] = []
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(path))
+        self._socket.listen()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def says(self, document: Any, status: int = 200) -> None:
+        body = json.dumps(document).encode()
+        self.answer = b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            with client, client.makefile("rb") as file:
+                line = file.readline().decode().strip()
+                if not line:
+                    continue
+                headers = {}
+                while (header := file.readline().decode().strip()) != "":
+                    name, _, value = header.partition(": ")
+                    headers[name.lower()] = value
+                body = file.read(int(headers.get("content-length", 0)))
+                self.asked.append((line, json.loads(body) if body else None))
+                if self.answer is None:
+                    file.read(1)  # until the client leaves
+                else:
+                    client.sendall(self.answer)
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(5)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A state directory whose path is short enough for a socket."""
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def script(folder: Path) -> Iterator[Script]:
+    made = Script(folder / "console.sock")
+    yield made
+    made.close()
+
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run ``iop-edge``; its exit status, stdout and stderr."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("STATE_DIRECTORY", str(folder))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            status = edge.main(arguments)
+        except SystemExit as leaving:
+            status = int(leaving.code or 0)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+# ---- refresh
+
+
+def test_a_dry_run_is_the_default(script: Script, call: Call) -> None:
+    script.says(LIVE.as_document())
+    assert call("config", "refresh")[0] == 0
+    assert call("config", "refresh", "--dry-run")[0] == 0
+    assert script.asked == [("POST /v1/config/refresh HTTP/1.1", {"mode": "dry_run", "files": []})] * 2
+
+
+def test_files_are_absolute(script: Script, call: Call, folder: Path) -> None:
+    script.says(LIVE.as_document())
+    call("config", "refresh", "--apply", "a.yaml", "/etc/b.yaml")
+    assert script.asked[0][1] == {"mode": "apply", "files": [str(folder / "a.yaml"), "/etc/b.yaml"]}
+
+
+def test_for_people(script: Script, call: Call) -> None:
+    script.says(LIVE.as_document())
+    assert call("config", "refresh", "--apply") == (
+        0,
+        (
+            "~ nodes[n].providers[p].capacity 4 → 8 live\nn: unchanged\n"
+            "1 change was applied live, without dropping a run\n"
+        ),
+        "",
+    )
+    script.says(COSTLY.as_document())
+    status, out, _ = call("config", "refresh")
+    assert (status, out.splitlines()[-1]) == (
+        3,
+        "restart required by 1 of 1 change; nothing would be applied until the edge is restarted",
+    )
+    script.says(REJECTED.as_document())
+    status, out, _ = call("config", "refresh", "--apply")
+    assert (status, out.splitlines()) == (
+        4,
+        ["nodes[n]: FAILED: no [apply_failed]", "n: failed: FAILED: no", "rejected: 1 error; nothing was applied"],
+    )
+
+
+@pytest.mark.parametrize(("result", "expected"), [(LIVE, 0), (COSTLY, 3), (REJECTED, 4)])
+def test_for_programs(script: Script, call: Call, result: RefreshResult, expected: int) -> None:
+    script.says(result.as_document())
+    status, out, _ = call("config", "refresh", "--format", "json")
+    assert (status, json.loads(out)) == (expected, result.as_document())
+
+
+# ---- status
+
+
+def test_status_for_people(script: Script, call: Call) -> None:
+    script.says(STATUS)
+    status, out, err = call("status")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "home (At home) up for 1 h 2 min",
+        "version 1.2, configuration cccccccccccc, 1 in flight",
+        "node a: ready on box, version 1.1",
+        "node b: not connected",
+        "node c: draining",
+        "node d: getting ready",
+        "provider a/p (vllm): online, up, 1 of 4 slots",
+        "model m: a/p=t",
+        "model none: no provider",
+    ]
+    assert script.asked == [("GET /v1/status HTTP/1.1", None)]
+
+
+def test_status_for_programs(script: Script, call: Call) -> None:
+    script.says(STATUS)
+    status, out, _ = call("status", "--format", "json")
+    assert (status, json.loads(out)) == (0, STATUS)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [
+        (0, "0 s"),
+        (59_999, "59 s"),
+        (60_000, "1 min"),
+        (3_600_000, "1 h"),
+        (90_000_000, "1 d 1 h"),
+        (86_460_000, "1 d 0 h 1 min"),
+    ],
+)
+def test_how_long(milliseconds: int, words: str) -> None:
+    assert edge_live._duration(milliseconds) == words
+
+
+# ---- where the console is
+
+
+def test_where_the_console_is(folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    script = Script(elsewhere / "console.sock")
+    script.says(STATUS)
+    assert call("status", "--state-dir", str(elsewhere))[0] == 0
+    assert call("status", "--console", str(elsewhere / "console.sock"))[0] == 0
+    assert call("status", "--console", f"unix:{elsewhere}/console.sock:mode=600")[0] == 0
+    monkeypatch.setenv("STATE_DIRECTORY", str(elsewhere))
+    assert call("status")[0] == 0
+    script.close()
+
+
+# ---- trouble
+
+
+def test_no_edge(call: Call, folder: Path) -> None:
+    status, out, err = call("status")
+    assert (status, out) == (1, "")
+    assert err == f"error: no edge answers at {folder}/console.sock: No such file or directory\n"
+
+
+def test_a_dead_edge(call: Call, folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / "console.sock"))
+    status, _, err = call("config", "refresh", "--apply")
+    assert (status, err) == (1, f"error: no edge answers at {folder}/console.sock: Connection refused\n")
+
+
+def test_an_edge_that_does_not_answer(script: Script, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_live, "_STATUS_PATIENCE", 0.05)
+    script.answer = None
+    status, _, err = call("status")
+    assert (status, "did not answer within 0.05 s" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        b"HTTP/1.1 404 X\r\ncontent-length: 2\r\n\r\n{}",
+    ],
+)
+def test_something_that_is_no_edge(script: Script, call: Call, answer: bytes) -> None:
+    script.answer = answer
+    status, out, err = call("status")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+
+
+def test_an_edge_that_will_not(script: Script, call: Call) -> None:
+    script.says({"error": {"code": "queue_full", "message": "too many refreshes wait already"}}, 429)
+    assert call("config", "refresh") == (1, "", "error: too many refreshes wait already\n")
+
+
+def test_an_edge_of_another_version(script: Script, call: Call) -> None:
+    script.says({"status": "applied"})
+    status, _, err = call("config", "refresh")
+    assert (status, "of another version" in err) == (1, True)
+    script.says({"edge": {}})
+    status, _, err = call("status")
+    assert (status, "of another version" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--dry-run", "--apply"), ("--console", "unix:/x:mode=nine"), ("--nothing",), ("--format", "xml")]
+)
+def test_usage(call: Call, arguments: tuple[str, ...]) -> None:
+    status, _, err = call("config", "refresh", *arguments)
+    assert status == 2
+    assert err.startswith("usage: ")
+
+
+def test_colours_on_a_terminal_only(script: Script, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    script.says(STATUS)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert call("status")[0] == 0
+    assert "node a: \x1b[32mready\x1b[0m" in terminal.getvalue()
+
+
+# ---- the document
+
+
+TEXT = st.text(max_size=5)
+VALUES = st.none() | st.integers() | TEXT | st.lists(st.integers(), max_size=2)
+RESULTS = st.builds(
+    RefreshResult,
+    mode=TEXT,
+    changes=st.lists(
+        st.builds(Change, TEXT, st.sampled_from(Kind), st.sampled_from(Effect), VALUES, VALUES),
+        unique_by=lambda c: c.path,
+    ).map(lambda changes: tuple(sorted(changes, key=lambda c: c.path))),
+    changed_nodes=st.just(("a", "b")),
+    reports=st.just((NodeReport("a", ReportStatus.OFFLINE, "x"),)),
+    errors=st.lists(st.builds(Problem, TEXT, st.integers(), TEXT, TEXT, TEXT), max_size=2).map(tuple),
+    revision_before=st.none() | TEXT,
+)
+
+
+@given(RESULTS)
+def test_a_result_survives_its_document(result: RefreshResult) -> None:
+    assert RefreshResult.of_document(json.loads(json.dumps(result.as_document()))) == result
