@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from iop.edge.config import load
+from iop.node.config import CREDENTIAL
 
 ETC = Path(__file__).parents[3] / "etc"
 OVERLAYS = [ETC / "overlay.secrets.yaml"]
@@ -21,9 +22,45 @@ def environ(*files: Path) -> dict[str, str]:
     return {name: hashlib.sha256(name.encode()).hexdigest() for name in names}
 
 
+CREDENTIALS = "/run/credentials/iop-edge.service"
+
+
+def credentials(path: Path) -> set[str]:
+    """The systemd credentials that a file names."""
+    return set(re.findall(rf"\$\{{file:{CREDENTIALS}/([^}}]+)\}}", path.read_text()))
+
+
+def placed(path: Path, folder: Path) -> Path:
+    """The file, with the credentials it names in this folder instead of systemd's."""
+    for name in credentials(path):
+        (folder / name).write_text(hashlib.sha256(name.encode()).hexdigest())
+    copy = folder / path.name
+    copy.write_text(path.read_text().replace(CREDENTIALS, str(folder)))
+    return copy
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_loads_without_a_warning(path: Path) -> None:
-    assert load([path], environ=environ(path)).warnings == ()
+def test_an_example_loads_without_a_warning(path: Path, tmp_path: Path) -> None:
+    assert load([placed(path, tmp_path)], environ=environ(path)).warnings == ()
+
+
+def unit(name: str) -> dict[str, list[str]]:
+    """A systemd unit's settings, each with all its values."""
+    found: dict[str, list[str]] = {}
+    for line in (ETC / "systemd" / name).read_text().splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_the_units_hand_over_the_credentials_that_are_asked_for() -> None:
+    edge, node = unit("iop-edge.service"), unit("iop-node.service")
+    given = {value.partition(":")[0] for value in edge["LoadCredential"]}
+    assert given == credentials(ETC / "systemd-credentials.yaml")
+    assert [value.partition(":")[0] for value in node["LoadCredential"]] == [CREDENTIAL]
+    assert edge["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+    assert edge["StateDirectoryMode"] == ["0700"]
 
 
 def test_the_overlay_lies_over_the_first_example() -> None:
@@ -36,7 +73,8 @@ def test_the_overlay_lies_over_the_first_example() -> None:
 
 def test_they_are_all_there() -> None:
     names = {path.name for path in EXAMPLES}
-    assert {"edge.yaml", "one-machine.yaml", "mixed-pool.yaml", "cli-agents.yaml"} <= names
+    assert {"edge.yaml", "one-machine.yaml", "mixed-pool.yaml", "cli-agents.yaml", "three-nodes.yaml"} <= names
+    assert "systemd-credentials.yaml" in names
 
 
 @pytest.mark.slow
