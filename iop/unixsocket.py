@@ -26,7 +26,7 @@ async def listen_privately(reactor: Any, path: str, mode: int, factory: IProtoco
         raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
     before = os.umask(0o777 & ~mode)
     try:
-        return await listen(reactor, f"unix:{quoteStringArgument(path)}:mode={mode:o}", factory)
+        return await listen(reactor, f"unix:{quoteStringArgument(path)}:mode={mode:o}:lockfile=0", factory)
     finally:
         os.umask(before)
 

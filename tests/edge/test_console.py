@@ -21,7 +21,8 @@ from iop.edge.surfaces.console import LIMITS, Console
 from iop.edge.surfaces.status import status
 from iop.edge.tap import ConsoleListener
 from iop.http.server import Server
-from iop.sockets import CannotListen, listen_privately
+from iop.sockets import CannotListen
+from iop.unixsocket import listen_privately
 
 pytestmark = pytest.mark.usefixtures("logged")
 
