@@ -8,8 +8,10 @@ together (``docs/decisions/0007-lean-reactor.md``).
 from __future__ import annotations
 
 import sys
+from select import EPOLLIN
 
 from twisted.internet.main import installReactor
+from twisted.python import log
 
 try:
     from twisted.internet.epollreactor import EPollReactor
@@ -38,8 +40,18 @@ def _lean() -> EPollReactor:
             handle = self._doReadOrWrite  # catches, logs and disconnects by itself
             for fd, event in ready:
                 selectable = selectable_of(fd)
-                if selectable is not None:
+                if selectable is None:
+                    continue
+                if event != EPOLLIN:
                     handle(selectable, fd, event)
+                    continue
+                try:  # what handle does with a read, without its questions
+                    lost = selectable.doRead()
+                except BaseException:
+                    lost = sys.exc_info()[1]
+                    log.err()
+                if lost:
+                    self._disconnectSelectable(selectable, lost, True)
 
         doIteration = doPoll
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from iop import model as m
 from iop.edge.config import model as config
@@ -20,7 +20,7 @@ from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Lease, Pool
 from iop.errors import Failure
-from iop.wire.peer import RunRules, Violation
+from iop.wire.peer import RunRules, RunState, Violation
 from iop.wire.window import Window
 
 WINDOW = 1 << 20
@@ -31,6 +31,7 @@ class Ask(NamedTuple):
     """What a surface wants run.
 
     :ivar input: makes the adapter's input for a target: which one is known only after admission.
+    :ivar request_id: by which the client knows its request; for the log.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Ask(NamedTuple):
     http: m.HttpRequestHead | None = None
     secret_headers: m.Headers = ()
     metadata: Mapping[str, str] = {}
+    request_id: str = ""
 
 
 class Answer(Protocol):
@@ -62,11 +64,23 @@ class Answer(Protocol):
 class Run:
     """One run on its way. :meth:`cancel` may be called at any time, and more than once."""
 
-    __slots__ = ("_answer", "_patience", "_rules", "_runs", "_window", "ended", "id", "lease", "link")
+    __slots__ = (
+        "_answer",
+        "_patience",
+        "_request",
+        "_rules",
+        "_runs",
+        "_window",
+        "ended",
+        "id",
+        "lease",
+        "link",
+    )
 
-    def __init__(self, runs: Runs, id: str, answer: Answer, link: NodeLink, lease: Lease | None) -> None:
+    def __init__(self, runs: Runs, ask: Ask, answer: Answer, link: NodeLink, lease: Lease | None) -> None:
         self._runs = runs
-        self.id = id
+        self.id = new_id("run")
+        self._request = ask.request_id, ask.model
         self._answer: Answer | None = answer
         self.link = link
         self.lease = lease
@@ -111,11 +125,15 @@ class Run:
             if kind is not m.Start and kind is not m.Delta:
                 self._end()
             return
+        rules = self._rules
+        if kind is m.Delta and seq == rules.seq and rules.state is RunState.STARTED:  # RUN's usual line, without a call
+            rules.seq = seq + 1
+            answer.delta(event)  # type: ignore[arg-type]
+            return
         try:
-            self._rules.event(seq, kind)
+            rules.event(seq, kind)
         except Violation as violation:
-            self._runs.log.warn("{run} broke the protocol: {what}", run=self.id, what=str(violation))
-            self.stop(Failure("protocol_error", "the node broke the protocol of the run"))
+            self.stop(Failure("protocol_error", "the node broke the protocol of the run"), f" ({violation})")
             return
         if kind is m.Delta:
             answer.delta(event)  # type: ignore[arg-type]
@@ -138,22 +156,42 @@ class Run:
             else:
                 answer.completed(event)
         elif isinstance(event, m.Error):
-            answer.failed(event.failure, event.usage)
+            self._tell_failure(answer, event.failure, event.usage)
         elif isinstance(event, m.Cancelled):
-            answer.failed(Failure("cancelled", "the run was cancelled on its node"), event.usage)
+            self._tell_failure(answer, Failure("cancelled", "the run was cancelled on its node"), event.usage)
 
-    def stop(self, failure: Failure) -> None:
-        """End it from this side, for a reason that the client is told; the slot stays taken as after a cancel."""
+    def _tell_failure(self, answer: Answer, failure: Failure, usage: m.Usage | None = None, why: str = "") -> None:
+        """Tell the client, and the log in one line; a failure's message stays out of it: it may quote the prompt."""
+        request_id, model = self._request
+        self._runs.log.emit(
+            LogLevel.warn if failure.http_status >= 500 else LogLevel.info,
+            "{run} failed: {code}, {status}{why} (request {request}, model {model}, provider {provider}, node {node})",
+            run=self.id,
+            code=failure.code[:64] or "no code",
+            status=failure.http_status,
+            why=why,
+            request=request_id or "-",
+            model=model,
+            provider=self.lease.resource.provider_id if self.lease is not None else "-",
+            node=self.link.node_id,
+        )
+        answer.failed(failure, usage)
+
+    def stop(self, failure: Failure, why: str = "") -> None:
+        """End it from this side, for a reason that the client is told; the slot stays taken as after a cancel.
+
+        :param why: for the log.
+        """
         answer = self._answer
         self.cancel()
         if answer is not None:
-            answer.failed(failure, None)
+            self._tell_failure(answer, failure, why=why)
 
     def link_lost(self) -> None:
         answer = self._answer
         self._end()
         if answer is not None:
-            answer.failed(Failure("node_lost", "the node that ran this was lost"), None)
+            self._tell_failure(answer, Failure("node_lost", "the node that ran this was lost"))
 
     def abandon(self) -> None:
         """It never left this edge."""
@@ -206,7 +244,7 @@ class Runs:
         resource = lease.resource
         link = self.nodes.entries[resource.node_id].link
         assert link is not None
-        run = Run(self, new_id("run"), answer, link, lease)
+        run = Run(self, ask, answer, link, lease)
         self._dispatch(run, ask, resource.adapter, lease.target, resource.provider_id)
         return run
 
@@ -216,7 +254,7 @@ class Runs:
             if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
                 continue
             if any(a.name == route.adapter and a.enabled for a in entry.node.adapters):
-                run = Run(self, new_id("run"), answer, entry.link, None)
+                run = Run(self, ask, answer, entry.link, None)
                 self._dispatch(run, ask, route.adapter, route.target, "")
                 return run
         raise Failure("no_provider", "no node of the model is up", retry_after_ms=1000)

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from iop.errors import Failure
+from iop.sockets import Outlet
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -39,6 +40,7 @@ class Carrier(Protocol):
     """What an exchange needs of its connection."""
 
     closing: bool
+    outlet: Outlet
 
     @property
     def factory(self) -> Dated:
@@ -46,6 +48,9 @@ class Carrier(Protocol):
 
     def send(self, data: bytes) -> bool:
         """Write; return whether the kernel has taken everything."""
+
+    def waits(self) -> None:
+        """Bytes wait for the client: what :meth:`send` says by itself."""
 
     def answered(self, exchange: Exchange) -> None:
         """The answer is written."""
@@ -185,7 +190,11 @@ class Exchange:
             return True
         if self._unsent:
             data, self._unsent = self._unsent + data, b""
-        return self._connection.send(data)
+        connection = self._connection
+        if connection.outlet.write(data):
+            return True
+        connection.waits()
+        return False
 
     def finish(self) -> None:
         """The answer is whole."""

@@ -218,12 +218,16 @@ class Connection(TwistedProtocol):
     # ---- turn by turn -------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> bool:
-        """Write for the current exchange; watch a client that takes nothing."""
+        """Write for the current exchange; return whether the client has taken all."""
         if self.outlet.write(data):
             return True
+        self.waits()
+        return False
+
+    def waits(self) -> None:
+        """Bytes of the current exchange wait for the client: watch one that takes nothing."""
         if not self._watching:
             self._watch()
-        return False
 
     def answered(self, exchange: Exchange) -> None:
         """An exchange's answer is written."""

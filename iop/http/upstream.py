@@ -183,18 +183,6 @@ class Connection(TwistedProtocol):
 
     # ---- the body, as far as it may flow ------------------------------------------------------------------------
 
-    def _take(self, call: Call, data: bytes) -> None:
-        """Take what a read brought of the body: straight on, nearly always."""
-        self._blocks = []
-        if self._inflate is not None or self._held or self._paused or call.answer is None:
-            self._held.append(data)
-            return
-        self._busy = True
-        try:
-            call.answer.block(data)
-        finally:
-            self._busy = False
-
     def _deliver(self) -> None:
         """Hand over what has come, unless paused; then the end, if it has come too."""
         call = self.call
@@ -263,11 +251,18 @@ class Connection(TwistedProtocol):
         if self.call is not call:  # the head was enough
             return
         if self._blocks:
-            try:
-                self._take(call, self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks))
-            except Failure as failure:
-                self._break(failure)
-                return
+            body, self._blocks = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks), []
+            if self._inflate is not None or self._held or self._paused or call.answer is None:
+                self._held.append(body)
+            else:  # straight on, nearly always
+                self._busy = True
+                try:
+                    call.answer.block(body)
+                except Failure as failure:
+                    self._break(failure)
+                    return
+                finally:
+                    self._busy = False
         if self._held or self._broken is not None:
             self._deliver()
         elif self._ended:
