@@ -42,6 +42,7 @@ KINDS: Final[dict[str, Kind]] = {
     "session_busy": Kind(409, _REQUEST, retryable=True),
     "session_gone": Kind(410, _REQUEST),
     "request_too_large": Kind(413, _REQUEST),
+    "unsupported_media_type": Kind(415, _REQUEST),
     "expectation_failed": Kind(417, _REQUEST),
     "head_too_large": Kind(431, _REQUEST),
     "version_not_supported": Kind(505, _REQUEST),

@@ -179,6 +179,19 @@ def test_a_first_link_that_is_dead_is_replaced() -> None:
     assert world.changes == ["n1", "n1", "n1"]
 
 
+def test_a_first_link_that_is_in_the_middle_of_a_frame_lives() -> None:
+    """Any byte counts: on a slow line a long frame takes longer than the patience."""
+    world = World()
+    first = world.end()
+    first.wire.transport.pauseProducing()  # type: ignore[union-attr]
+    second = world.end()
+    first.wire.transport.write((500_000).to_bytes(4, "big") + b"x" * 1000)  # type: ignore[union-attr]
+    world.net.run(2.1)
+    assert second.response is not None
+    assert (second.response.accepted, second.response.reason) == (False, "already_connected")
+    assert world.entry.usable
+
+
 def test_a_first_link_that_leaves_while_it_is_asked_makes_room() -> None:
     world = World()
     first, second = world.end(), world.end()

@@ -141,6 +141,57 @@ def test_every_end_a_node_says(events: list[m.RunEvent]) -> None:
     assert world.pool.in_flight == 0
 
 
+# ---- what the log says of a failure
+
+
+def failures(logged: Any) -> list[str]:
+    return [line for line in logged.lines("info", "warn") if " failed: " in line]
+
+
+@pytest.mark.parametrize(
+    ("failure", "level", "said"),
+    [
+        (Failure("upstream_error", "sk-secret"), "warn", "upstream_error, 502"),
+        (Failure("rate_limited", "prompt"), "info", "rate_limited, 429"),
+        (Failure("", "prompt", http_status=422), "info", "no code, 422"),
+    ],
+)
+def test_a_failed_run_leaves_one_line(logged: Any, failure: Failure, level: str, said: str) -> None:
+    world = World()
+    run, told = world.start(request_id="req-7", input=lambda target: b"prompt", secret_headers=(("A", "sk-secret"),))
+    world.say(run, m.Error(failure))
+    assert told.ends
+    line = f"{run.id} failed: {said} (request req-7, model m, provider p1, node n1)"
+    assert failures(logged) == [line]
+    assert line in logged.lines(level)
+    assert not any("sk-secret" in each or "prompt" in each for each in logged.lines())
+
+
+def test_every_way_to_fail_leaves_one_line_and_a_good_end_or_a_cancel_none(logged: Any) -> None:
+    world = World()
+    good, cancelled, broken, stopped, lost = (world.start()[0] for _ in range(5))
+    world.say(good, m.Start(HEAD), m.Complete())
+    cancelled.cancel()
+    world.say(cancelled, m.Cancelled())
+    assert failures(logged) == []
+    world.say(broken, m.Complete(), seq=1)
+    stopped.stop(Failure("draining", "the edge is shutting down"))
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    told = [line.partition(" (request ")[0] for line in failures(logged)]
+    assert told == [
+        f"{broken.id} failed: protocol_error, 502 (event 1 where 0 was due)",
+        f"{stopped.id} failed: draining, 503",
+        f"{lost.id} failed: node_lost, 502",
+    ]
+
+
+def test_a_run_of_an_older_route_has_no_provider(logged: Any) -> None:
+    world = routed()
+    run, _ = world.start("old")
+    world.say(run, m.Error(Failure("upstream_timeout", "slow")))
+    assert failures(logged) == [f"{run.id} failed: upstream_timeout, 504 (request -, model old, provider -, node n1)"]
+
+
 # ---- cancelling
 
 

@@ -122,6 +122,43 @@ def test_headers_of_the_backend() -> None:
     assert not {"x-b", "y"} & set(answer.headers)
 
 
+STRANGE = (
+    ("Content-Length", "3"),
+    ("Transfer-Encoding", "identity"),
+    ("Connection", "x-a"),
+    ("Keep-Alive", "timeout=5"),
+    ("Proxy-Authenticate", "Basic"),
+    ("TE", "trailers"),
+    ("Trailer", "X"),
+    ("Upgrade", "h2c"),
+    ("Access-Control-Allow-Origin", "*"),
+    ("access-control-allow-credentials", "true"),
+    ("Set-Cookie", "s=1"),
+    ("X-Request-Id", "theirs"),
+    ("Date", "Wed, 21 Oct 2015 07:28:00 GMT"),
+    ("Server", "uvicorn"),
+    ("X-RateLimit-Remaining", "9"),
+)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_an_adapter_lets_through_by_mistake_stops_at_the_edge(stream: bool) -> None:
+    """HW-05, whatever adapter it is: framing, hop-by-hop, and what speaks for the edge's own origin."""
+    kind = "text/event-stream" if stream else "application/json"
+    head = m.HttpResponseHead(200, (("content-type", kind), *STRANGE))
+    body = b"data: 1\n\n" if stream else ANSWER
+    for script in ((start(head), piece(body), complete()), (whole(body, head),)):
+        gateway = Gateway(*script)
+        answer = gateway.chat(stream=stream, headers={"X-Request-Id": "mine"}).answer
+        assert (answer.whole, answer.body) == (True, body)
+        kept = {"content-type", "x-request-id", "date", "x-ratelimit-remaining"}
+        framing = {"content-length", "transfer-encoding", "cache-control", "x-accel-buffering"}
+        assert kept <= set(answer.headers) <= kept | framing
+        assert answer.headers["x-request-id"] == "mine"
+        assert "2015" not in answer.headers["date"]
+        gateway.close()
+
+
 # ---- errors
 
 
@@ -165,6 +202,18 @@ def test_a_failure_before_a_byte_is_a_real_status(stream: bool, failure: Failure
         assert answer.headers["retry-after"] == str(failure.retry_after_ms // 1000)
     gateway.assert_idle()
     gateway.close()
+
+
+def test_a_failure_is_found_in_the_log_by_the_id_its_client_has(logged: Any) -> None:
+    gateway = Gateway(fail(Failure("upstream_error", "you said: my prompt")))
+    answer = gateway.chat(headers={"Authorization": "Bearer sk-secret"}).answer
+    own = gateway.chat(headers={"X-Request-Id": "mine-7"}).answer
+    lines = [line for line in logged.warnings() if " failed: " in line]
+    assert len(lines) == 2
+    for line, id in zip(lines, (answer.headers["x-request-id"], own.headers["x-request-id"]), strict=True):
+        assert f"upstream_error, 502 (request {id}, model m, provider p1, node n1)" in line
+    assert own.headers["x-request-id"] == "mine-7"
+    assert not any("prompt" in line or "sk-secret" in line for line in logged.lines())
 
 
 def test_an_adapter_with_a_bug(logged: Any) -> None:
@@ -287,13 +336,65 @@ def test_an_answer_in_events_has_no_form_here_yet() -> None:
         ("POST", "/healthz", 405, "method_not_allowed", "GET, HEAD"),
         ("OPTIONS", "/v1/models", 405, "method_not_allowed", "GET, HEAD"),
         ("GET", "/v1/models/other", 404, "model_not_found", None),
-        ("GET", "/v1/models/", 404, "model_not_found", None),
+        ("POST", "/v1/models/", 405, "method_not_allowed", "GET, HEAD"),
     ],
 )
 def test_routes_that_are_not(method: str, target: str, status: int, code: str, allow: str | None) -> None:
     answer = get(Gateway(), target, method=method)
     assert error(answer) == (status, code, False)
     assert answer.headers.get("allow") == allow
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("/chat/completions", "the path is /v1/chat/completions"),
+        ("/chat/completions/", "the path is /v1/chat/completions"),
+        ("/v1/chat/completions/", "the path is /v1/chat/completions"),
+        ("/models", "the path is /v1/models"),
+        ("/models/m", "the path is /v1/models/m"),
+        ("/v1/embeddings", "/v1/embeddings is not served by this edge"),
+        ("/v1/responses", "/v1/responses is not served by this edge"),
+        ("/v1/messages", "/v1/messages is not served by this edge"),
+        ("/v1/completions", "/v1/completions is not served by this edge"),
+        ("/v1/responses/resp_1/cancel", "is not served by this edge"),
+        ("/v1/unheard-of", "there is nothing at /v1/unheard-of"),
+        ("/embeddings-of-mine", "there is nothing at /embeddings-of-mine"),
+    ],
+)
+def test_a_path_that_is_not_says_where_to_look(target: str, said: str) -> None:
+    answer = get(Gateway(), target, method="POST")
+    assert error(answer) == (404, "unknown_url", False)
+    assert answer.json["error"]["message"].endswith(said)
+
+
+def test_an_unknown_model_says_where_the_list_is() -> None:
+    gateway = Gateway()
+    for answer in (gateway.chat(model="other").answer, get(gateway, "/v1/models/other")):
+        assert error(answer) == (404, "model_not_found", False)
+        assert "GET /v1/models" in answer.json["error"]["message"]
+        assert answer.json["error"]["param"] == "model"
+
+
+def test_a_backends_own_unknown_model_is_told_as_it_said_it() -> None:
+    gateway = Gateway(fail(Failure("model_not_found", "no such file", http_status=404)))
+    assert gateway.chat().answer.json["error"]["message"] == "no such file"
+
+
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("gzip, identity", 415), ("Identity", 200), ("", 200)])
+def test_a_body_that_would_have_to_be_decoded(coding: str, status: int) -> None:
+    gateway = Gateway(whole(ANSWER))
+    answer = gateway.chat(headers={"Content-Encoding": coding}).answer
+    assert answer.status == status
+    if status == 415:
+        assert error(answer) == (415, "unsupported_media_type", False)
+        assert answer.headers["accept-encoding"] == "identity"
+        assert gateway.adapter.runs == []
+
+
+def test_no_key_goes_before_a_body_that_cannot_be_read() -> None:
+    gateway = Gateway(configuration=document(openai={"principal_tokens": [TOKEN], "allow_anonymous": False}))
+    assert error(gateway.chat(headers={"Content-Encoding": "gzip"}).answer) == (401, "invalid_api_key", False)
 
 
 def models() -> Gateway:
@@ -307,8 +408,10 @@ def models() -> Gateway:
 
 
 def test_the_models() -> None:
-    answer = get(models(), "/v1/models")
+    gateway = models()
+    answer = get(gateway, "/v1/models")
     assert answer.status == 200
+    assert get(gateway, "/v1/models/").body == answer.body
     assert answer.json["object"] == "list"
     assert [each["id"] for each in answer.json["data"]] == ["m", "Qwen/Qwen3-8B", "old/route"]
     assert answer.json["data"][0]["max_model_len"] == 4096

@@ -9,6 +9,7 @@ from http_doubles import House, read_answers
 from socket_doubles import PlainWire
 
 from iop.http.server import Limits
+from iop.sockets import unsent
 
 GET = b"GET /now HTTP/1.1\r\nHost: h\r\n\r\n"
 NEXT = b"GET /second HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -403,6 +404,38 @@ def test_an_early_answer_that_is_read_slowly_arrives(build: Build) -> None:
         plain.read(1000)
     assert len(read_answers(bytes(plain.socket.sent), ["POST"])[0].body) == 5000
     assert plain.socket.ended
+
+
+def test_a_client_that_asks_on_and_reads_nothing_holds_one_answer(build: Build) -> None:
+    """The next exchange is begun only when the client has taken the answer before it."""
+    size = 100_000
+    house = build(TIMES)
+    house.app.handle = lambda exchange: exchange.respond(200, [(b"x-path", exchange.target)], b"d" * size)
+    plain = house.connect_plain(room=1000)
+    for number in range(40):
+        plain.feed(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number)
+        assert len(house.app.admitted) == 1
+        assert unsent(plain.transport) < size + 1000
+    plain.read(size // 2)
+    assert len(house.app.admitted) == 1
+    plain.read(size // 2)
+    assert len(house.app.admitted) == 2
+    for _ in range(60):
+        plain.read(size)
+        assert unsent(plain.transport) < size + 1000
+    answers = read_answers(bytes(plain.socket.sent))
+    assert [answer.headers[b"x-path"] for answer in answers] == [b"/%d" % number for number in range(40)]
+    assert not plain.socket.closed
+
+
+def test_a_bad_request_behind_an_answer_that_is_not_read_waits_its_turn(build: Build) -> None:
+    house = build(TIMES)
+    house.app.handle = lambda exchange: exchange.respond(200, [], b"d" * 5000)
+    plain = house.connect_plain(room=1000)
+    plain.feed(GET + b"GET / HTTP/1.1\r\n\r\n")
+    assert house.app.refused == []
+    plain.read(1 << 20)
+    assert [answer.status for answer in read_answers(bytes(plain.socket.sent))] == [200, 400]
 
 
 def test_a_stalled_client_among_others_is_alone(build: Build) -> None:

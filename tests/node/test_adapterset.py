@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from doubles import ScriptedAdapter, ScriptedFactory
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 
 from iop import model as m
@@ -134,6 +134,38 @@ def test_a_start_without_end_is_given_up(logged: Any) -> None:
     applied = world.register(scripted("a"))
     world.clock.advance(31)
     assert applied[0].failed == ("a",)
+    assert logged.failures()
+
+
+@pytest.mark.parametrize("how", ["fails", "refuses", "never"])
+def test_one_that_cannot_be_started_is_stopped_and_not_kept(logged: Any, how: str) -> None:
+    """A node registers again and again: each attempt must leave nothing behind."""
+    world = World()
+    made: list[ScriptedAdapter] = []
+
+    def make(settings: Any, environment: Any) -> ScriptedAdapter:
+        adapter = ScriptedAdapter()
+        made.append(adapter)
+        if how == "never":
+            adapter.start_with = Deferred()
+        else:
+            adapter.start_with = fail(
+                Failure("invalid_value", "no such thing") if how == "refuses" else ZeroDivisionError("sk-secret")
+            )
+        return adapter
+
+    world.factory.make = make  # type: ignore[method-assign]
+    for attempt in range(1, 4):
+        applied = world.register(scripted("a"), revision=str(attempt))
+        world.clock.advance(31)
+        assert applied[0].failed == ("a",)
+        assert "sk-secret" not in applied[0].message
+        assert [(adapter.started, adapter.stopped) for adapter in made] == [(1, 1)] * attempt
+        with pytest.raises(Failure):
+            world.adapters.adapter("a")
+    assert world.clock.getDelayedCalls() == []
+    Deferred.fromCoroutine(world.adapters.stop())
+    assert [adapter.stopped for adapter in made] == [1, 1, 1]
     assert logged.failures()
 
 

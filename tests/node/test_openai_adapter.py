@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend_in_memory import DONE, USAGE, Backend, chunk, ending
+from backend_in_memory import DONE, USAGE, Backend, chunk, ending, event
 from doubles import RecordingSink
 from memory_net import MemoryNet
 
 from iop import model as m
 from iop.errors import Failure
+from iop.http.client import Timers
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.openai_compat.adapter import factory, model_ids
-from iop.node.adapters.openai_compat.answer import MAX_ERROR
+from iop.node.adapters.openai_compat.answer import MAX_ERROR, MAX_UNFRAMED
 
 pytestmark = pytest.mark.usefixtures("logged")
 
@@ -185,6 +186,45 @@ def test_settings_that_cannot_work(url: str) -> None:
     assert raised.value.code == "invalid_value"
 
 
+def test_who_a_base_url_names_is_said_to_the_backend_and_the_configured_header_goes_first() -> None:
+    world = World(base_url="http://user:p%40ss@127.0.0.1:8000/v1")
+    world.backend.responds(200, ANSWER)
+    world.ask()
+    assert world.backend.last.headers["authorization"] == ["Basic dXNlcjpwQHNz"]
+    world = World(base_url="http://user:pass@127.0.0.1:8000/v1", headers={"authorization": "Bearer mine"})
+    world.backend.responds(200, ANSWER)
+    world.ask()
+    assert world.backend.last.headers["authorization"] == ["Bearer mine"]
+
+
+def test_timers_are_the_settings_in_seconds_and_null_is_the_default() -> None:
+    assert World().adapter._timers == Timers(connect=5.0, first_byte=600.0, gap=300.0, total=0.0)
+    nulls = dict.fromkeys(("connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "request_timeout_ms"))
+    assert World(**nulls).adapter._timers == World().adapter._timers
+    set_ = World(connect_timeout_ms=1, first_byte_timeout_ms=0, gap_timeout_ms=2500, request_timeout_ms=60_000)
+    assert set_.adapter._timers == Timers(connect=0.001, first_byte=0.0, gap=2.5, total=60.0)
+
+
+def test_no_more_connections_than_the_settings_say() -> None:
+    world = World(max_connections=1)
+    first, second = world.ask(), world.ask()
+    assert len(world.backend.requests) == 1
+    world.backend.last.connection.respond(200, ANSWER)
+    world.net.run()
+    assert isinstance(first.end, m.Whole)
+    assert len(world.backend.requests) == 2
+    world.backend.last.connection.respond(200, ANSWER)
+    world.net.run()
+    assert isinstance(second.end, m.Whole)
+    assert len(world.backend.connections) == 1
+
+
+def test_trust_that_cannot_be_read_fails_the_run_and_shows_no_path() -> None:
+    sink = World(base_url="https://127.0.0.1:8000", ca_file="/secret/place/ca.pem").ask()
+    assert (sink.failure.code, sink.failure.http_status) == ("upstream_connect", 502)
+    assert "/secret" not in sink.failure.message
+
+
 # ---- failures
 
 
@@ -328,6 +368,81 @@ def test_a_clean_end_without_a_marker() -> None:
     assert sink.failure.code == "upstream_error"
 
 
+# ---- answers that end with their connection
+
+
+def unframed(world: World, kind: str, *reads: bytes) -> RecordingSink:
+    """Ask a backend that says these reads and closes; HTTP itself does not say whether that is all."""
+
+    def answer(request: Any) -> None:
+        request.connection.raw(b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n\r\n" % kind.encode())
+        for number, data in enumerate(reads):
+            world.net.callLater(0.1 * number, request.connection.raw, data)
+        world.net.callLater(0.1 * len(reads), request.connection.close)
+
+    world.backend.answer = answer
+    sink = world.ask()
+    world.net.run(1)
+    return sink
+
+
+@pytest.mark.parametrize("reads", [[ANSWER], [ANSWER[:20], ANSWER[20:]], [ANSWER, b"\n"], [b"[1,", b"2]"]])
+def test_a_document_that_ends_with_its_connection(reads: list[bytes]) -> None:
+    world = World()
+    sink = unframed(world, "application/json", *reads)
+    assert sink.body == b"".join(reads)
+    assert isinstance(sink.end, m.Whole | m.Complete)
+    world.end()
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [b"{"],
+        [ANSWER[:-1]],
+        [ANSWER[:30]],
+        [ANSWER[: ANSWER.index(b"}") + 1]],
+        [ANSWER[:20], ANSWER[20 : ANSWER.index(b"}") + 1]],
+        [ANSWER[:20], ANSWER[20:40]],
+        [b"[1,", b"2"],
+    ],
+)
+def test_a_document_that_is_cut_with_its_connection(reads: list[bytes]) -> None:
+    """Half an answer never looks whole, also where the cut is behind a brace."""
+    world = World()
+    sink = unframed(world, "application/json", *reads)
+    assert (sink.failure.code, sink.failure.http_status) == ("upstream_error", 502)
+    assert not sink.started
+    world.end()
+
+
+def test_a_long_document_that_ends_with_its_connection_does_not_wait_for_its_end() -> None:
+    world = World()
+    long = b'{"choices":["' + b"x" * MAX_UNFRAMED
+    sink = unframed(world, "application/json", long, b'"]}')
+    assert isinstance(sink.end, m.Complete)
+    assert sink.body == long + b'"]}'
+    sink = unframed(world, "application/json", long, b'"]')
+    assert sink.failure.code == "upstream_error"
+    world.end()
+
+
+def finished(index: int) -> bytes:
+    return event({"choices": [{"index": index, "delta": {}, "finish_reason": "stop"}]})
+
+
+def test_a_stream_of_two_choices_that_is_cut_after_one() -> None:
+    """The first choice has finished; only [DONE] says that the second has too."""
+    world = World()
+    cut = unframed(world, "text/event-stream", chunk("hi"), finished(0))
+    assert cut.failure.code == "upstream_error"
+    assert DONE not in cut.body
+    whole = unframed(world, "text/event-stream", chunk("hi"), finished(0), finished(1), DONE)
+    assert isinstance(whole.end, m.Complete)
+    assert whole.body.endswith(DONE)
+    world.end()
+
+
 def test_a_break_after_done_is_an_end() -> None:
     world = World()
 
@@ -425,6 +540,10 @@ def test_a_client_that_streams_is_not_put_together() -> None:
     "pieces",
     [
         (chunk("hi"),),
+        (DONE,),
+        (chunk("hi"), DONE),
+        (chunk("hi"), USAGE, DONE),
+        (chunk("hi"), event({"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}), DONE),
         (chunk("hi"), b"data: {oops\n\n", ending(), DONE),
         (b"data: [1]\n\n", ending(), DONE),
         (chunk("hi", tool_calls=[{"function": {"name": 7, "arguments": 9}}, 3]), b"data: 7\n\n", ending(), DONE),

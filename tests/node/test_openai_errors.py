@@ -118,11 +118,31 @@ def test_a_redirect_is_not_followed() -> None:
         "[::1]:8000",
         "backend.internal:8000",
         "localhost:11434",
+        "::1",
+        "fe80::1",
+        "2001:db8::7",
+        "2001:db8:0:0:0:0:0:7",
+        "backend.internal",
     ],
 )
 def test_a_message_never_shows_an_address(address: str) -> None:
     message = of(500, {"error": {"message": f"dial {address} failed"}}).message
     assert message == "dial [address] failed"
+
+
+@pytest.mark.parametrize("name", ["backend.internal", "ollama", "gpu_7"])
+@pytest.mark.parametrize("said", ["dial tcp: lookup {}: no such host", "lookup {} on {}: no such host"])
+def test_a_name_that_is_looked_up_is_an_address(name: str, said: str) -> None:
+    message = of(502, {"error": {"message": said.format(name, "127.0.0.11:53")}}).message
+    assert message == said.format("[address]", "[address]")
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["it failed at 12:30:05", "from 09:15 to 10:20:30", "lookup failed: no such model", "a tool: std::vector"],
+)
+def test_a_time_of_day_and_a_word_stay(message: str) -> None:
+    assert of(400, {"error": {"message": message}}).message == message
 
 
 def test_what_only_looks_like_an_address_stays() -> None:

@@ -312,6 +312,18 @@ def test_an_error_under_status_200_is_one_whatever_the_reads(document: bytes, cu
     assert not document.startswith(said) or len(said) < len(document)
 
 
+def test_a_first_read_that_is_longer_than_the_tail_has_its_beginning_looked_at() -> None:
+    """Decoded gzip comes in larger pieces than a socket reads."""
+    whole = Whole()
+    whole.feed(b'{"error":{"message":"out of slots","trace":"' + b"x" * 200_000 + b'"}}')
+    whole.end(True)
+    assert whole.failure is not None
+    cut_short = Whole()
+    cut_short.feed(b'{"choices":["' + b"x" * 200_000)
+    cut_short.end(framed=False)
+    assert cut_short.failure is not None
+
+
 @pytest.mark.parametrize("document", [b'{"error":null,"id":"x"}', b'{"errors":1}', b'["error"]', b"", b"error"])
 def test_what_only_looks_like_an_error(document: bytes) -> None:
     whole = Whole()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from doubles import ScriptedAdapter, ScriptedFactory, complete, piece, start, wait
-from memory_net import MemoryNet
+from memory_net import End, MemoryNet
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import clientFromString
 from twisted.internet.protocol import Factory
@@ -194,6 +194,19 @@ def test_another_reason_is_logged_again(logged: Any) -> None:
     world.edge.response = m.RegisterResponse(False, "draining", "the edge is draining")
     world.net.run(30)
     assert len(logged.warnings()) == 2
+
+
+def test_a_refusal_over_a_transport_that_does_not_close_is_tried_again(monkeypatch: Any, logged: Any) -> None:
+    """Over TLS a close waits for the other side's goodbye, which may never come."""
+    monkeypatch.setattr(End, "loseConnection", lambda self: None)
+    world = World()
+    world.edge.response = REFUSED
+    world.up()
+    world.net.run(5)
+    assert len(world.edge.ends) > 2
+    world.edge.response = ACCEPTED
+    world.net.run(30)
+    assert world.uplink.registered
 
 
 def test_a_refusal_that_was_mended_is_forgotten(logged: Any) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from socket_doubles import PlainWire
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
+from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure as TwistedFailure
 
 from iop import model as m
@@ -432,6 +433,61 @@ def test_a_peer_that_reads_slowly_is_not_left() -> None:
         end.transport.producer.resumeProducing()
         end.transport.producer.pauseProducing()
     assert not end.dropped
+
+
+class Slow:
+    """A link on Twisted's own TCP transport, whose peer reads so many bytes a heartbeat."""
+
+    def __init__(self) -> None:
+        self.reactor = MemoryReactorClock()
+        self.link = Link(Side.NODE, Recorder(), self.reactor, 1000)
+        self.plain = PlainWire(self.link, self.reactor, room=1000)
+        self.link.send(REGISTER)
+        self.hear(ACCEPTED)
+        self.link.send_event("r", 0, m.Delta(b"x" * 600_000))
+        assert self.link.full
+
+    def hear(self, message: Any) -> None:
+        self.plain.feed(framed(translate.encode(message)))
+
+    def beat(self, reads: int, said: int = 0) -> None:
+        if said:
+            self.link.send_event("r", 1, m.Delta(b"x" * said))
+        self.hear(m.Pong(1))
+        self.plain.read(reads)
+        self.reactor.advance(1)
+
+    @property
+    def left(self) -> bool:
+        return self.plain.socket.closed or self.link.peer.state is LinkState.CLOSED
+
+
+@pytest.mark.parametrize("said", [0, 30_000], ids=["and is sent no more", "and is sent more than it reads"])
+def test_a_peer_that_takes_a_little_each_heartbeat_is_not_left(said: int) -> None:
+    """It never drains what waits for it, so that the transport never says ``resumeProducing``."""
+    slow = Slow()
+    slow.beat(10_000)
+    for _ in range(30):
+        slow.beat(10_000, said)
+        assert not slow.left
+        assert slow.link.full
+        assert not slow.link.stuck
+    slow.plain.read(1 << 30)
+    assert not slow.link.full
+    slow.link.drop("enough")
+
+
+def test_a_peer_that_stops_taking_is_left_after_the_heartbeats_patience(logged: Any) -> None:
+    slow = Slow()
+    slow.beat(10_000)
+    for _ in range(3):
+        slow.beat(0, said=1000)
+        assert not slow.left
+    assert slow.link.stuck
+    slow.beat(0)
+    slow.beat(0)
+    assert slow.left
+    assert logged.warnings() == ["closing a link: the other side does not read"]
 
 
 def test_a_failure_crosses_the_link() -> None:

@@ -38,6 +38,8 @@ _FORWARDED: Final = frozenset(
 )
 """The client's headers that a backend gets. A list of what may pass: everything else stays here, credentials first."""
 
+NO_SUCH_MODEL: Final = "the model does not exist; GET /v1/models lists those that do"
+
 STRIP_USAGE: Final = {"openai_strip_usage": "true"}
 """A run's metadata: the client did not ask for the usage that the edge asked the backend for."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from twisted.internet.interfaces import IReactorTime
@@ -21,6 +21,14 @@ from iop.http.server import Exchange
 from iop.interfaces import IRefreshable
 
 Handler = Callable[[Exchange, "Context"], None]
+
+NOT_SERVED: Final = frozenset(
+    (
+        b"assistants audio batches completions conversations embeddings files fine_tuning images messages moderations"
+        b" realtime rerank responses score threads tokenize uploads vector_stores videos"
+    ).split()
+)
+"""First words of paths under ``/v1`` that clients know from elsewhere."""
 
 
 @dataclass(slots=True)
@@ -54,6 +62,7 @@ class OpenAISurface:
         self._routes: dict[bytes, dict[bytes, Handler]] = {
             b"/v1/chat/completions": {b"POST": self._chat},
             b"/v1/models": {b"GET": self._list_models},
+            b"/v1/models/": {b"GET": self._list_models},
             b"/healthz": {b"GET": self._healthz},
             b"/readyz": {b"GET": self._readyz},
         }
@@ -92,6 +101,8 @@ class OpenAISurface:
             context.principal = self._gate.admit(exchange.headers, exchange.repeated)
             if exchange.method == b"POST":
                 context.secret_headers = self._gate.provider_token(exchange.headers, exchange.repeated)
+                if b"content-encoding" in exchange.headers:
+                    self._read_plainly(exchange.headers[b"content-encoding"], context)
         except Failure as failure:
             self.refuse(exchange, failure)
 
@@ -102,6 +113,8 @@ class OpenAISurface:
         try:
             context.handler(exchange, context)
         except Failure as failure:
+            if failure.code == "model_not_found":
+                failure = Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
             self.refuse(exchange, failure)
 
     def refuse(self, exchange: Exchange, failure: Failure) -> None:
@@ -125,13 +138,31 @@ class OpenAISurface:
         if methods is None and path.startswith(b"/v1/models/"):
             methods = {b"GET": self._show_model}
         if methods is None:
-            raise Failure("unknown_url", f"there is nothing at {path.decode('latin-1')[:200]}")
+            raise self._nothing_at(path)
         handler = methods.get(b"GET" if exchange.method == b"HEAD" else exchange.method)
         if handler is None:
             allowed = sorted({*methods, *([b"HEAD"] if b"GET" in methods else [])})
             context.headers.append((b"allow", b", ".join(allowed)))
             raise Failure("method_not_allowed", f"use {' or '.join(a.decode() for a in allowed)} here")
         return handler
+
+    def _nothing_at(self, path: bytes) -> Failure:
+        """Return why there is nothing, and where to look."""
+        shown = path.decode("latin-1")[:200]
+        versioned = b"/v1" + path.rstrip(b"/")
+        if versioned in self._routes or path.startswith(b"/models/"):
+            return Failure("unknown_url", f"there is nothing at {shown}: the path is /v1{shown.rstrip('/')}")
+        if path.rstrip(b"/") in self._routes:
+            return Failure("unknown_url", f"there is nothing at {shown}: the path is {shown.rstrip('/')}")
+        if path.startswith(b"/v1/") and path.split(b"/", 3)[2] in NOT_SERVED:
+            return Failure("unknown_url", f"{shown} is not served by this edge")
+        return Failure("unknown_url", f"there is nothing at {shown}")
+
+    def _read_plainly(self, coding: bytes, context: Context) -> None:
+        """Refuse a body that would have to be decoded first; :raises Failure:."""
+        if coding.lower() not in (b"", b"identity"):
+            context.headers.append((b"accept-encoding", b"identity"))
+            raise Failure("unsupported_media_type", "send the request body without a Content-Encoding")
 
     def _preflight(self, exchange: Exchange, context: Context) -> None:
         if len(context.headers) == 1:
@@ -149,16 +180,16 @@ class OpenAISurface:
 
     def _chat(self, exchange: Exchange, context: Context) -> None:
         request = codec.ChatRequest.parse(exchange.body)
+        headers = codec.forwarded(exchange.headers, context.request_id)
         answer = PassthroughAnswer(exchange, context.headers, self._runs.window)
         answer.run = self._runs.start(
             Ask(
                 model=request.model,
                 input=request.body_for,
-                http=m.HttpRequestHead(
-                    "POST", "/v1/chat/completions", codec.forwarded(exchange.headers, context.request_id)
-                ),
+                http=m.HttpRequestHead("POST", "/v1/chat/completions", headers),
                 secret_headers=context.secret_headers,
                 metadata={} if request.include_usage or not request.stream else codec.STRIP_USAGE,
+                request_id=headers[0][1],
             ),
             answer,
         )
@@ -171,7 +202,7 @@ class OpenAISurface:
         id = unquote(exchange.path[len(b"/v1/models/") :].decode("latin-1"))
         model = self._models.get(id)
         if model is None:
-            raise Failure("model_not_found", "the model does not exist", param="model")
+            raise Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
         exchange.respond(200, [codec.JSON, *context.headers], codec.dumps(model))
 
     def _healthz(self, exchange: Exchange, context: Context) -> None:

@@ -18,6 +18,9 @@ from iop.node.adapters.openai_compat.watch import Stream, Whole
 MAX_COLLECTED: Final = 32 << 20
 """Bytes of an answer that is put together here."""
 
+MAX_UNFRAMED: Final = 1 << 20
+"""Bytes of a document that ends with its connection that wait for that end, so that a cut one is noticed."""
+
 MAX_ERROR: Final = 1 << 20
 """Bytes of an error's body that are read."""
 
@@ -145,10 +148,15 @@ class PassingAnswer:
             if self._size > MAX_COLLECTED:
                 self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
             return
-        if self._collected:  # a long document: it begins before its end is known
+        if self._collected and (self._started or not self._may_be_cut()):  # a long document begins before its end
             self._say(bytes(self._collected))
             self._collected.clear()
         self._collected += data
+
+    def _may_be_cut(self) -> bool:
+        """Whether what is collected is JSON whose end HTTP does not tell, and short enough to wait for it."""
+        unframed = self.call is not None and not self.call.framed
+        return unframed and len(self._collected) <= MAX_UNFRAMED and bytes(self._collected[:1]) in (b"{", b"[")
 
     def _say(self, data: bytes) -> None:
         if not self._started:

@@ -21,7 +21,8 @@ _ADDRESS: Final = re.compile(
     r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"
     r"|\[[0-9a-f]{0,4}:[0-9a-f:.]{1,40}\](?::\d+)?"
     r"|\b(?:localhost|[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}):\d{2,5}\b"
-    r"|(?:(?<=\blookup )|(?<=\bhost )|(?<=\bdial ))[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}",
+    r"|(?:(?<=\blookup )|(?<=\bhost )|(?<=\bdial ))[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}"
+    r"|(?<=\blookup )[a-z0-9_-]{1,63}(?= on |: no such host)",
     re.IGNORECASE,
 )
 _BARE_IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f]{0,4}:[0-9a-f:]{0,35}:[0-9a-f:.]{0,15}(?![\w:])", re.IGNORECASE)

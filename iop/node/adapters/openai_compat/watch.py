@@ -199,12 +199,12 @@ class Whole:
 
     def feed(self, data: bytes) -> bytes:
         """Take what a read brought; return it, unless the document is an error under status 200."""
-        self._tail = (self._tail + data)[-_TAIL:] if self._tail else data[-_TAIL:]
         if not self._begun:
-            start = self._tail.lstrip()[:64]
+            start = (self._tail + data[:_TAIL]).lstrip()[:64]
             self._is_object = start[:1] == b"{"
             self._begun = len(start) == 64 or start[:1] not in (b"", b"{")
             self._is_error = _ERROR_DOCUMENT.match(start) is not None
+        self._tail = (self._tail + data)[-_TAIL:] if self._tail else data[-_TAIL:]
         return b"" if self._is_error else data
 
     def end(self, framed: bool) -> bytes:
