@@ -75,7 +75,9 @@ def dialler(reactor: Any, description: str) -> IStreamClientEndpoint:
     try:
         endpoint: IStreamClientEndpoint = clientFromString(reactor, description)
     except Exception as error:
-        raise Failure("invalid_value", f"not a client endpoint: {error}") from error
+        # Twisted's error about trustRoots that is no directory says nothing itself
+        said = str(error) or str(getattr(error, "originalException", "")) or type(error).__name__
+        raise Failure("invalid_value", f"not a client endpoint: {said}") from error
     return endpoint
 
 

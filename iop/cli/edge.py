@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import iop
 from iop.cli import edge_config, edge_live
 from iop.cli.foreground import run_plugin
 
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
     if rest and not options.takes_rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -44,12 +45,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="iop-edge", description=str(__doc__).partition("\n\n")[0], allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="iop-edge", description="What an operator asks of an edge and of its configuration.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"iop-edge {iop.__version__}")
     parser.set_defaults(takes_rest=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     edge_live.add_to(commands, edge_config.add_to(commands))
     run_parser = commands.add_parser(
-        "run", help="run an edge in the foreground: twistd -n iop-edge …", add_help=False, allow_abbrev=False
+        "run",
+        help="run an edge in the foreground; iop-edge run --help has its options",
+        add_help=False,
+        allow_abbrev=False,
     )
     run_parser.set_defaults(command=run, takes_rest=True)
     return parser

@@ -55,7 +55,7 @@ def add(commands: Any, name: str, summary: str, command: Command, *formats: str)
     parser.add_argument(
         "--format", choices=("text", "json", *formats), default="text", help="for people, or for programs"
     )
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, parser=parser)
     return parser
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from iop import endpoints
 from iop.cli import text
 from iop.cli.ask import Refused, Unreachable, ask
 from iop.cli.edge_config import OK, add, print_json, print_result
-from iop.edge.config import default_state_dir, endpoints
+from iop.edge.config import STATE_DIR_WORDS, default_state_dir
 from iop.edge.refresh import RefreshMode, RefreshResult
 
 UNREACHABLE: Final = 1
@@ -41,7 +42,12 @@ def add_to(commands: Any, of_config: Any) -> None:
 
 def _add_socket(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--console", metavar="SOCKET", type=_socket, help="the edge's console: a path, or unix:PATH")
-    parser.add_argument("--state-dir", metavar="DIR", type=Path, help="the edge's own; its console is there by default")
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        type=Path,
+        help=f"the edge's own; its console is there by default (default {STATE_DIR_WORDS})",
+    )
 
 
 def _socket(words: str) -> str:

@@ -6,12 +6,15 @@ An edge and a node in one process, joined by a real link over loopback, in front
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ from iop.errors import Failure
 from iop.http.client import Client, Origin
 from iop.http.fetch import fetch
 from iop.http.server import Server
-from iop.node.config import NodeSettings
+from iop.node.config import NodeSettings, token_in
 from iop.node.tap import Node
 from iop.process import settle, stop_on_signals
 from iop.reactor import install as install_reactor
@@ -54,14 +57,20 @@ def add_parser(commands: Any) -> None:
         help="serve what runs on this machine, on one OpenAI endpoint",
         description="Start an edge and a node in one process, find the model servers of this machine, and serve them "
         "on one OpenAI-compatible endpoint. With nothing found, a built-in demo model answers. Ctrl-C stops.",
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--port", type=_port, default=DEFAULT_PORT, help=f"of the endpoint (default {DEFAULT_PORT}; 0: any)"
     )
-    parser.add_argument("--state-dir", type=Path, help="where its token, its configuration and its log are kept")
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="where its token, its configuration and its log are kept (default ~/.local/state/iop/up)",
+    )
     parser.add_argument("--no-detect", action="store_true", help="do not look for model servers: serve the demo")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text, once it is up")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def _port(text: str) -> int:
@@ -71,9 +80,9 @@ def _port(text: str) -> int:
 
 
 def default_state_dir() -> Path:
-    """Return where state is kept when nobody says: the XDG state directory."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(base) / "iop" / "up"
+    """Return where state is kept when nobody says: the XDG state directory, which counts only if it is absolute."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return Path(base if os.path.isabs(base) else os.path.expanduser("~/.local/state")) / "iop" / "up"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -85,9 +94,13 @@ def run(options: argparse.Namespace) -> int:
     state_dir = (options.state_dir or default_state_dir()).absolute()
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = Lock(state_dir / "lock")
         _log_to(state_dir / "iop.log")
+    except AlreadyRunning as running:
+        print(f"error: {running}; it has the state directory {state_dir}", file=sys.stderr)
+        return 1
     except OSError as error:
-        print(f"error: the state directory {state_dir} cannot be used: {error.strerror}", file=sys.stderr)
+        print(f"error: the state directory {_trouble(state_dir, error)}", file=sys.stderr)
         return 1
     up = Up(reactor, state_dir, port=options.port, look=not options.no_detect)
     status = 0
@@ -102,9 +115,13 @@ def run(options: argparse.Namespace) -> int:
             print(f"error: {reason.getErrorMessage()} (see {state_dir / 'iop.log'})", file=sys.stderr)
         reactor.callLater(0, reactor.stop)
 
+    def started(_: None) -> None:
+        lock.say(up.base_url)
+        print(up.as_json() if options.json else up.as_text(), flush=True)
+
     def start() -> None:
         starting = Deferred.fromCoroutine(up.start())
-        starting.addCallback(lambda _: print(up.as_json() if options.json else up.as_text(), flush=True))
+        starting.addCallback(started)
         starting.addErrback(failed)
 
     reactor.addSystemEventTrigger("before", "shutdown", up.stop)
@@ -113,6 +130,14 @@ def run(options: argparse.Namespace) -> int:
     reactor.callWhenRunning(start)
     reactor.run()
     return status
+
+
+def _trouble(state_dir: Path, error: OSError) -> str:
+    """Say why a directory cannot hold state."""
+    file = next((path for path in (state_dir, *state_dir.parents) if path.exists() and not path.is_dir()), None)
+    if file is not None:
+        return f"{state_dir} is not a directory" if file == state_dir else f"{state_dir}: {file} is not a directory"
+    return f"{state_dir} cannot be used: {error.strerror}: {error.filename}"
 
 
 def _log_to(path: Path) -> None:
@@ -149,18 +174,18 @@ class Up:
             self.demo = True
             self._found = [await self._start_demo()]
         token = self._token()
-        document = configuration(self._found, hashlib.sha256(token.encode()).hexdigest(), self._port)
+        node_port, any_port = free_ports(2)
+        port = self._port or any_port
+        document = configuration(self._found, hashlib.sha256(token.encode()).hexdigest(), port, node_port)
         file = self._state_dir / "edge.yaml"
-        file.write_text(_HEADER + yaml.safe_dump(document, sort_keys=False))
         settings = load_document(document, environ=os.environ, state_dir=self._state_dir).config
         edge = self._edge = await self._run_service(
             lambda failed: Edge(settings, self._reactor, failed, files=[str(file)], state_dir=self._state_dir)
         )
-        assert edge.node_listener.port is not None
-        where: Any = edge.node_listener.port.getHost()
-        node_settings = NodeSettings(
-            edge=f"tcp:127.0.0.1:{where.port}", token=token, state_dir=self._state_dir / "node"
-        )
+        dialled = f"tcp:127.0.0.1:{node_port}"
+        header = _HEADER.format(node=dialled) + (_HEADER_OF_DEMO if self.demo else "")
+        _write(file, header + yaml.safe_dump(document, sort_keys=False))
+        node_settings = NodeSettings(edge=dialled, token=token, state_dir=self._state_dir / "node")
         self._node = await self._run_service(lambda failed: Node(node_settings, self._reactor, failed))
         if not await edge.drain.wait(lambda: edge.runs.ready, READY_SECONDS, 0.01):
             raise Failure("no_provider", "the node did not come up")
@@ -188,14 +213,13 @@ class Up:
     def _token(self) -> str:
         """The node's token, made once, whole or not at all, and kept from other users."""
         path = self._state_dir / "node.token"
-        kept = path.read_text().strip() if path.exists() else ""
-        if kept:
-            return kept
+        if path.exists() and (path.is_dir() or path.stat().st_size):
+            try:
+                return token_in(str(path), "the node's token")
+            except Failure as failure:
+                raise Failure(failure.code, f"{failure.message}; remove it, and a new one is made") from None
         token = secrets.token_urlsafe(32)
-        new = self._state_dir / f"node.token.{os.getpid()}"
-        with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-            file.write(token + "\n")
-        new.replace(path)
+        _write(path, token + "\n")
         return token
 
     async def _ask(self, question: str) -> str:
@@ -247,7 +271,15 @@ class Up:
 
     def as_json(self) -> str:
         """Return everything on one line, for programs."""
-        providers = [{"provider": f.usual.title, "base_url": f.base_url, "models": list(f.models)} for f in self._found]
+        providers = [
+            {
+                "provider": found.usual.title,
+                "base_url": found.base_url,
+                "models": list(found.models),
+                "capacity": found.usual.capacity,
+            }
+            for found in self._found
+        ]
         return json.dumps(
             {
                 "base_url": self.base_url,
@@ -265,31 +297,93 @@ class Up:
         body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
         lines = [f"IOP is up at {self.base_url}", ""]
         if self.demo:
+            asked = ", ".join(f"{usual.title} {usual.port}" for usual in USUAL)
             lines += [
-                "No model server was found on this machine" if self._look else "No model server was looked for",
-                f"({', '.join(f'{usual.title} {usual.port}' for usual in USUAL)}), so this is a DEMO:",
-                "a built-in model that knows nothing answers. Start one of them and run `iop up` again.",
+                "This is a DEMO: a built-in model that knows nothing answers.",
+                f"No model server was found on this machine ({asked}): start one, and `iop up` again."
+                if self._look
+                else "No model server was looked for.",
                 "",
                 f"  its first answer: {self._first_answer}",
                 "",
             ]
         for found in self._found:
-            lines.append(f"  {found.usual.title:<14} {', '.join(public_name(m) for m in found.models)}")
+            names = ", ".join(map(public_name, found.models))
+            lines.append(f"  {found.usual.title:<14} {names}  ({found.usual.capacity} at a time)")
         lines += [
             "",
             f"  curl {self.base_url}/chat/completions -H 'Content-Type: application/json' -d '{body}'",
             "",
             f"State (token, edge.yaml, log) is kept in {self._state_dir}",
+            *(["What edge.yaml calls a backend, the demo, is there only while this runs."] if self.demo else []),
             "Ctrl-C stops: running requests are finished first.",
         ]
         return "\n".join(lines)
 
 
-_HEADER = "# What `iop up` runs, written at each start. A beginning for an edge of your own: see etc/edge.yaml.\n"
+_HEADER = """\
+# What `iop up` runs, written at each start: copy it before you change it. Without `iop up` the same is
+#   iop-edge run --config edge.yaml
+#   iop-node run --edge {node} --token-file node.token
+"""
+_HEADER_OF_DEMO = """\
+# The demo's backend lives in `iop up` and nowhere else: put the base_url and the models of your server in its place.
+"""
 
 
-def configuration(found: Sequence[Found], token_hash: str, port: int) -> dict[str, Any]:
-    """Return the edge's configuration for what was found. Models of one name form one group."""
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody has; written into a configuration, they are the same after a restart."""
+    with ExitStack() as open_ones:
+        probes = [open_ones.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and keep it from other users."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    try:
+        new.replace(path)
+    except OSError as error:
+        new.unlink()
+        raise Failure("internal", f"{path} cannot be written: {error.strerror}") from None
+
+
+class AlreadyRunning(Exception):
+    """Another process has the state directory; the message says which."""
+
+
+class Lock:
+    """One process at a time in a state directory. The kernel lets go of it however the process ends.
+
+    :raises AlreadyRunning:
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held for as long as the process runs
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            raise AlreadyRunning("already running" + self._file.read(1000).strip()) from None
+        self.say("")
+
+    def say(self, base_url: str) -> None:
+        """Write down for others who has it, and where that one is reached."""
+        self._file.truncate(0)
+        self._file.write(f", pid {os.getpid()}" + (f", at {base_url}" if base_url else ""))
+        self._file.flush()
+
+
+def configuration(found: Sequence[Found], token_hash: str, port: int, node_port: int) -> dict[str, Any]:
+    """Return the edge's configuration for what was found. Models of one name form one group.
+
+    :param port: of the OpenAI endpoint.
+    :param node_port: where the node connects.
+    """
     adapters, providers = [], []
     groups: dict[str, list[dict[str, str]]] = {}
     for number, server in enumerate(found, 1):
@@ -311,7 +405,7 @@ def configuration(found: Sequence[Found], token_hash: str, port: int) -> dict[st
                 group.append({"id": name, "target": _literal(target)})
     return {
         "edge": {"id": "up", "name": "iop up"},
-        "listen": "tcp:0:interface=127.0.0.1",
+        "listen": f"tcp:{node_port}:interface=127.0.0.1",
         "openai": {"listen": f"tcp:{port}:interface=127.0.0.1"},
         "nodes": [{"id": "local", "token_hash_sha256": token_hash, "adapters": adapters, "providers": providers}],
         "models": [{"id": id, "providers": group} for id, group in groups.items()],

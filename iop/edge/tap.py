@@ -16,7 +16,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python import usage
 
-from iop.edge.config import ConfigError, default_state_dir, endpoints, load
+from iop import endpoints
+from iop.edge.config import STATE_DIR_WORDS, ConfigError, default_state_dir, load
 from iop.edge.config import model as config
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
@@ -177,7 +178,9 @@ class Options(usage.Options):
     """The command line of ``twistd iop-edge``."""
 
     synopsis = "[options]"
-    optParameters = [["state-dir", None, None, "Where the edge keeps what must outlive it."]]
+    optParameters = [
+        ["state-dir", None, None, f"Where the edge keeps what must outlive it [default: {STATE_DIR_WORDS}]."],
+    ]
 
     def __init__(self) -> None:
         install_reactor()  # before anything can import another one
@@ -187,6 +190,10 @@ class Options(usage.Options):
     def opt_config(self, path: str) -> None:
         """A configuration file; may be given again, later files overlay earlier ones."""
         self["config"].append(path)
+
+    def parseArgs(self, *words: str) -> None:
+        if words:
+            raise usage.UsageError(f"did you mean --config {words[0]}?")
 
     def postOptions(self) -> None:
         """Load the configuration before anything opens or daemonises."""

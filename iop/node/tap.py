@@ -13,7 +13,7 @@ from twisted.python import usage
 from iop.errors import Failure
 from iop.node.adapters import plugin
 from iop.node.adapterset import AdapterSet
-from iop.node.config import NodeSettings, read_token, roots
+from iop.node.config import NodeSettings, edge_endpoint, read_token, roots
 from iop.node.supervisor import Supervisor
 from iop.node.uplink import Uplink
 from iop.process import fatal, settle, stop_on_signals
@@ -45,6 +45,7 @@ class Node(OrderedServices):
             random.random,
             tuple(sorted(plugin.found())),
             tls_host(settings.edge),
+            where=settings.edge,
         )
         super().__init__([self.uplink], failed)
 
@@ -68,6 +69,10 @@ class Options(usage.Options):
         """A directory under which runs may name their workspace; may be given again."""
         self["workspace-root"].append(path)
 
+    def parseArgs(self, *words: str) -> None:
+        if words:
+            raise usage.UsageError(f"did you mean --edge {words[0]}?")
+
     def postOptions(self) -> None:
         """Check everything before anything opens or daemonises."""
         from twisted.internet import reactor
@@ -77,7 +82,7 @@ class Options(usage.Options):
         state_dir = Path(os.path.expanduser(self["state-dir"])).absolute()
         try:
             state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            dialler(reactor, self["edge"])
+            dialler(reactor, edge_endpoint(self["edge"]))
             self["settings"] = NodeSettings(
                 edge=self["edge"],
                 token=read_token(self["token-file"], os.environ),

@@ -39,6 +39,14 @@ def backoff(attempt: int, chance: float) -> float:
     return longest * (0.5 + chance / 2)
 
 
+def _hint(reason: str) -> str:
+    """Return what to add to a reason that comes of text or TLS where a frame's length should be, or the reverse."""
+    foreign = reason.startswith(("a frame of ", "Connection was closed cleanly"))
+    if foreign or ("SSL routines" in reason and "certificate" not in reason):
+        return " (this does not look like an edge's node port; do both sides speak TLS, or neither?)"
+    return ""
+
+
 class Uplink(Service):
     """Keeps one link to the edge, for as long as the node runs.
 
@@ -46,6 +54,7 @@ class Uplink(Service):
     :param chance: a random number in 0..1, anew at each call.
     :param adapter_types: names of the plugins found on this machine.
     :param tls_host: who the edge must prove to be, on a link over TLS.
+    :param where: what is dialled, for the log.
     """
 
     log = Logger()
@@ -61,7 +70,9 @@ class Uplink(Service):
         chance: Callable[[], float],
         adapter_types: tuple[str, ...] = (),
         tls_host: str = "",
+        where: str = "",
     ) -> None:
+        self._edge = f"the edge at {where}" if where else "the edge"
         self._tls_host = tls_host
         self._endpoint = endpoint
         self._token = token
@@ -102,7 +113,7 @@ class Uplink(Service):
         self._dialling = None
         if reason.check(CancelledError) and not self.running:
             return
-        self._say("the edge cannot be reached: {why}", reason.getErrorMessage())
+        self._say("{edge} cannot be reached: {why}", reason.getErrorMessage())
         self._again()
 
     def _again(self) -> None:
@@ -116,7 +127,7 @@ class Uplink(Service):
         """Log a reason once, not at each attempt."""
         if self._said != why:
             self._said = why
-            self.log.warn(text + "; trying again and again", why=why)
+            self.log.warn(text + "; trying again and again", edge=self._edge, why=why)
 
     # ---- what the link brings -----------------------------------------------------------------------------------
 
@@ -143,7 +154,7 @@ class Uplink(Service):
         assert link is not None
         self._registering_done()
         if not response.accepted:
-            self._say("the edge refused this node: {why}", f"{response.reason}: {response.message}")
+            self._say("{edge} refused this node: {why}", f"{response.reason}: {response.message}")
             link.drop(response.reason)  # not close: over TLS that would wait for the other side's goodbye
             return
         self._attempt = 0
@@ -232,9 +243,9 @@ class Uplink(Service):
         self._link = None
         self._supervisor.cancel_all()
         if unanswered and self.running:
-            self._say("the edge did not register this node: {why}", reason)
+            self._say("{edge} did not register this node: {why}", reason + _hint(reason))
         elif was_registered and self.running:
-            self.log.warn("the link to the edge is lost: {reason}", reason=reason)
+            self.log.warn("the link to {edge} is lost: {reason}", edge=self._edge, reason=reason)
         self._again()
 
     def _registering_done(self) -> None:

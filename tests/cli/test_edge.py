@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import iop
 from iop.cli import edge
 
 GOOD = """
@@ -96,6 +97,20 @@ def test_several_files_are_one_configuration(call: Any, folder: Path) -> None:
     assert call("config", "check", "bad.yaml", "over.yaml")[:2] == (0, "valid\n")
 
 
+@pytest.mark.parametrize(("name", "why"), [("missing.yaml", "No such file or directory"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_read_has_no_line(call: Any, name: str, why: str) -> None:
+    assert call("config", "check", name)[1].splitlines()[0] == f"cannot read {name}: {why} [file]"
+
+
+def test_two_listeners_at_one_port(call: Any, folder: Path) -> None:
+    (folder / "ports.yaml").write_text('edge: {id: e}\nlisten: "tcp:4600"\nmetrics: {listen: "tcp:4690"}\n')
+    status, out, _ = call("config", "check", "ports.yaml")
+    assert status == 4
+    assert out.splitlines()[0] == (
+        "ports.yaml:1: openai.listen: `listen` listens there already; each listener needs a port of its own [conflict]"
+    )
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", ".", "a\0b"])
 def test_a_file_that_cannot_be_read(call: Any, name: str) -> None:
     status, out, _ = call("config", "check", name, "--format", "json")
@@ -159,11 +174,20 @@ def test_wrong_usage(call: Any, arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in err
 
 
+def test_an_unknown_option_shows_the_usage_of_its_command(call: Any) -> None:
+    assert "usage: iop-edge config check" in call("config", "check", "good.yaml", "--wat")[2]
+
+
+def test_version(call: Any) -> None:
+    assert call("--version")[:2] == (0, f"iop-edge {iop.__version__}\n")
+
+
 def test_help(call: Any) -> None:
     for arguments in (("--help",), ("config", "--help"), ("config", "check", "--help")):
         status, out, _ = call(*arguments)
         assert status == 0
         assert "usage: iop-edge" in out
+        assert "`" not in out
 
 
 class Terminal(io.StringIO):
@@ -225,6 +249,19 @@ def test_a_terminal_that_knows_ascii_only(folder: Path) -> None:
     done = command(folder, "config", "show", "name.yaml", env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
     assert done.returncode == 0
     assert "Lab\\xf6r" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("good.yaml",), "did you mean --config good.yaml?"),
+        (("--confg", "good.yaml"), "option --confg not recognized"),
+        ((), "--config FILE is needed"),
+    ],
+)
+def test_run_refuses_in_a_sentence(folder: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    done = command(folder, "run", *arguments, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"iop-edge run: {sentence}\n")
 
 
 def test_run_starts_twistd(folder: Path) -> None:

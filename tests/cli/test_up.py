@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from iop.cli.detect import Found, Usual
-from iop.cli.up import configuration
+from iop.cli.iop import main
+from iop.cli.up import configuration, default_state_dir
 from iop.edge.config import load_document
 
 pytestmark = pytest.mark.slow
@@ -101,8 +102,10 @@ def test_text_says_what_a_person_needs(tmp_path):
     status, rest, _ = up.stop()
     text = up.first_line + rest
     assert status == 0
-    for word in ("http://127.0.0.1:", "DEMO", "curl", "Ctrl-C", str(tmp_path)):
+    for word in ("http://127.0.0.1:", "DEMO", "curl", "Ctrl-C", str(tmp_path), "(64 at a time)"):
         assert word in text
+    assert "start one" not in text  # nobody has looked
+    assert text.endswith("finished first.\n")
 
 
 def test_busy_port_is_one_sentence(tmp_path):
@@ -114,6 +117,73 @@ def test_busy_port_is_one_sentence(tmp_path):
     assert done.stderr.startswith("error: cannot listen on tcp:" + port)
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
+
+
+def refused(*arguments):
+    command = [sys.executable, "-P", "-m", "iop.cli.iop", "up", "--port", "0", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    return done.stderr
+
+
+def test_one_at_a_time_in_a_state_directory(demo):
+    up, said = demo
+    before = open(f"{said['state_dir']}/edge.yaml").read()
+    told = refused("--state-dir", said["state_dir"])
+    assert f"already running, pid {up.process.pid}, at {said['base_url']};" in told
+    assert open(f"{said['state_dir']}/edge.yaml").read() == before
+    up.stop(signal.SIGKILL)
+    again = Up(said["state_dir"], "--port", "0", "--no-detect", "--json")
+    assert again.stop()[0] == 0
+
+
+def test_the_saved_edge_yaml_has_the_ports_that_are_open(demo):
+    _, said = demo
+    text = open(f"{said['state_dir']}/edge.yaml").read()
+    document = yaml.safe_load(text)
+    assert document["openai"]["listen"].split(":")[1] == said["base_url"].split(":")[2].partition("/")[0]
+    with socket.create_connection(("127.0.0.1", int(document["listen"].split(":")[1])), timeout=5):
+        pass
+    assert "# The demo's backend lives in `iop up` and nowhere else" in text
+    assert said["providers"][0]["capacity"] == 64
+
+
+def test_a_port_that_is_busy_leaves_no_edge_yaml(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused("--state-dir", tmp_path, "--no-detect", f"--port={taken.getsockname()[1]}")
+    assert not (tmp_path / "edge.yaml").exists()
+
+
+def test_a_state_directory_that_is_none(tmp_path):
+    (tmp_path / "file").write_text("")
+    file = tmp_path / "file"
+    assert refused("--state-dir", file) == f"error: the state directory {file} is not a directory\n"
+    assert f"{file} is not a directory" in refused("--state-dir", file / "below")
+
+
+@pytest.mark.parametrize("kept", [None, b"\xff\xfe", b"two words\n", b"x" * 5000])
+def test_a_token_that_is_none(tmp_path, kept):
+    path = tmp_path / "node.token"
+    path.mkdir() if kept is None else path.write_bytes(kept)
+    told = refused("--state-dir", tmp_path, "--no-detect")
+    assert str(path) in told
+    assert told.endswith("remove it, and a new one is made\n")
+
+
+def test_a_relative_state_home_counts_as_none(monkeypatch):
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.setenv("XDG_STATE_HOME", "x")
+    assert str(default_state_dir()) == "/h/.local/state/iop/up"
+    monkeypatch.setenv("XDG_STATE_HOME", "/x")
+    assert str(default_state_dir()) == "/x/iop/up"
+
+
+def test_an_option_that_is_none_shows_the_usage_of_up(capsys):
+    with pytest.raises(SystemExit):
+        main(["up", "--prt", "1"])
+    told = capsys.readouterr().err
+    assert "usage: iop up" in told
+    assert "unrecognized arguments: --prt 1" in told
 
 
 @pytest.mark.parametrize("port", ["99999", "-1", "x"])
@@ -144,7 +214,7 @@ def test_unknown_model_is_an_openai_error(demo):
 def test_models_of_one_name_form_one_group():
     vllm = Found(Usual("vllm", "vLLM", 8000, 128), "http://127.0.0.1:8000", ("qwen", "/models/llama 3.gguf"))
     ollama = Found(Usual("openai_compat", "Ollama", 11434, 8), "http://127.0.0.1:11434", ("qwen",))
-    document = configuration([vllm, ollama], "a" * 64, 4600)
+    document = configuration([vllm, ollama], "a" * 64, 4600, 4610)
     config = load_document(document, environ={}).config
     groups = {group.id: [(p.id, p.target) for p in group.providers] for group in config.models}
     assert groups == {
@@ -157,7 +227,7 @@ def test_a_strangers_words_are_not_interpolated():
     """A server on a usual port may list any name; it must not read this user's environment and files."""
     names = ("${env:SECRET}", "${file:/etc/passwd}", "$${x}")
     found = Found(Usual("vllm", "vLLM", 8000, 1), "http://127.0.0.1:8000", names)
-    config = load_document(configuration([found], "a" * 64, 4600), environ={"SECRET": "s3cr3t"}).config
+    config = load_document(configuration([found], "a" * 64, 4600, 4610), environ={"SECRET": "s3cr3t"}).config
     assert set(config.nodes[0].providers[0].models) == set(names)
     assert {provider.target for group in config.models for provider in group.providers} == set(names)
 

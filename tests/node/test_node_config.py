@@ -9,7 +9,7 @@ from twisted.python import usage
 
 from iop.errors import Failure
 from iop.node import tap
-from iop.node.config import CREDENTIAL, NodeSettings, read_token, roots
+from iop.node.config import CREDENTIAL, LONGEST_TOKEN, NodeSettings, edge_endpoint, read_token, roots
 
 
 @pytest.fixture
@@ -59,7 +59,14 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path, token_file: Path) 
     assert "not text" in refused(token_file)
 
 
-@pytest.mark.parametrize("value", ["two tokens", " ", "\udcff"])
+def test_a_token_that_is_some_other_file(token_file: Path) -> None:
+    token_file.write_text("a" * LONGEST_TOKEN)
+    assert len(read_token(str(token_file), {})) == LONGEST_TOKEN
+    token_file.write_text("a" * (LONGEST_TOKEN + 1))
+    assert "longer than 4 KiB" in refused(token_file)
+
+
+@pytest.mark.parametrize("value", ["two tokens", " ", "\udcff", "bell\a"])
 def test_an_environment_that_holds_no_single_token(value: str) -> None:
     message = refused(None, {"IOP_NODE_TOKEN": value})
     assert "IOP_NODE_TOKEN" in message
@@ -74,6 +81,34 @@ def test_a_message_never_holds_the_token(token_file: Path) -> None:
 
 def test_settings_do_not_show_the_token() -> None:
     assert "tok-A1" not in repr(NodeSettings("tcp:e:1", "tok-A1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("127.0.0.1:4610", "write tcp:127.0.0.1:4610"),
+        ("edge.example:4610", "write tcp:edge.example:4610"),
+        ("https://edge.example:4600/v1", "no URL; write tcp:HOST:PORT or tls:HOST:PORT"),
+        ("http://edge.example", "no URL"),
+        ("tcp:127.0.0.1", "needs its port"),
+        ("tcp:127.0.0.1:0", "from 1 to 65535"),
+        ("tcp:127.0.0.1:70000", "from 1 to 65535"),
+        ("tls:e:4610x", "from 1 to 65535"),
+        ("tcp:[::1]:4610", r"'tcp:\:\:1:4610'"),
+        ("tls:[fe80::1]", r"'tls:fe80\:\:1:PORT'"),
+        ("[::1]:4610", r"'tcp:\:\:1:4610'"),
+        ("nonsense", "begins with one of tcp:, tls:, unix:"),
+    ],
+)
+def test_an_endpoint_that_is_none(text: str, advice: str) -> None:
+    with pytest.raises(Failure, match="--edge is not a client endpoint") as raised:
+        edge_endpoint(text)
+    assert advice in raised.value.message
+
+
+@pytest.mark.parametrize("text", ["tcp:h:1", r"tcp:\:\:1:4610", "tls:h:4610:trustRoots=/ca", "unix:/run/x"])
+def test_an_endpoint(text: str) -> None:
+    assert edge_endpoint(text) == text
 
 
 def test_workspace_roots_are_resolved(tmp_path: Path) -> None:
@@ -111,7 +146,9 @@ def test_options(tmp_path: Path, token_file: Path) -> None:
         ((), "--edge ENDPOINT is needed"),
         (("--edge", "nonsense"), "not a client endpoint"),
         (("--edge", "tcp:127.0.0.1:4610:bogus=1"), "not a client endpoint"),
-        (("--edge", "ssl:127.0.0.1:4610"), "ssl: endpoints verify nothing"),
+        (("--edge", "ssl:127.0.0.1:4610"), "use tls:HOST:PORT"),
+        (("--edge", "tls:127.0.0.1:4610:trustRoots=/dev/null/x"), "Not a directory: '/dev/null/x'"),
+        (("tcp:127.0.0.1:4610",), "did you mean --edge tcp:127.0.0.1:4610"),
         (
             ("--edge", "tcp:127.0.0.1:4610", "--workspace-root", "/dev/null/nowhere"),
             "--workspace-root is not a directory",

@@ -6,7 +6,7 @@ Pure: nothing here imports Twisted, opens a socket or looks at the environment t
 from __future__ import annotations
 
 from iop.edge.config.document import canonical, effective, revision
-from iop.edge.config.load import Loaded, default_state_dir, load, load_document
+from iop.edge.config.load import STATE_DIR_WORDS, Loaded, default_state_dir, load, load_document
 from iop.edge.config.manual import manual
 from iop.edge.config.model import EdgeConfig
 from iop.edge.config.problems import ConfigError, Problem
@@ -14,6 +14,7 @@ from iop.edge.config.redact import redact
 from iop.edge.config.schema import schema
 
 __all__ = [
+    "STATE_DIR_WORDS",
     "ConfigError",
     "EdgeConfig",
     "Loaded",

@@ -7,10 +7,11 @@ wrong is said at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from iop.edge.config.check import check
 from iop.edge.config.document import build
@@ -71,10 +72,17 @@ def _load(documents: Sequence[Map], report: Report, environ: Mapping[str, str], 
     return Loaded(build(EdgeConfig, normal), report.sorted(report.warnings))
 
 
+#: What :func:`default_state_dir` returns, for a command's help.
+STATE_DIR_WORDS: Final = "$STATE_DIRECTORY, else ~/.local/state/iop/edge"
+
+
 def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Where an edge keeps its state unless told: systemd's directory for it, else the user's."""
+    """Where an edge keeps its state unless told: systemd's directory for it, else the user's.
+
+    A relative ``XDG_STATE_HOME`` counts as none, as the specification of those directories says.
+    """
     if environ.get("STATE_DIRECTORY"):
         return Path(environ["STATE_DIRECTORY"].partition(":")[0])
-    if environ.get("XDG_STATE_HOME"):
+    if os.path.isabs(environ.get("XDG_STATE_HOME", "")):
         return Path(environ["XDG_STATE_HOME"]) / "iop/edge"
     return Path(environ["HOME"]) / ".local/state/iop/edge" if environ.get("HOME") else Path("/var/lib/iop/edge")

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from iop.edge.config import endpoints, queue_policy, references
+from iop import endpoints
+from iop.edge.config import queue_policy, references
 from iop.edge.config.document import plain
 from iop.edge.config.model import EdgeConfig
 from iop.edge.config.normalize_nodes import normalize_nodes

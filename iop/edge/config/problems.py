@@ -30,7 +30,8 @@ class Problem:
         return asdict(self)
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file else ""
+        # a file that cannot be read has no lines, and its message names it
+        place = f"{self.file}:{self.line}: " if self.file and self.code != "file" else ""
         subject = f"{self.path}: " if self.path else ""
         return f"{place}{subject}{self.message} [{self.code}]"
 

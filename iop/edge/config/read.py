@@ -22,6 +22,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from iop.edge.config.notyaml import not_yaml
 from iop.edge.config.problems import Report
 from iop.edge.config.scalars import NotPlain, plain
 from iop.edge.config.tree import Map, Mark, Path, Seq
@@ -73,11 +74,6 @@ def read(source: bytes, file: str, report: Report) -> Map | None:
     except _Stop as stop:
         report.error(stop.path, "yaml", stop.message, stop.mark)
         return None
-    except yaml.YAMLError as error:
-        mark: Any = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        report.error((), "yaml", "not YAML: the file cannot be understood from here on", Mark(file, line))
-        return None
     if root is None:
         return Map()
     if not isinstance(root, Map):
@@ -96,7 +92,11 @@ def _document(source: bytes, file: str, report: Report) -> Any:
         line = source.count(b"\n", 0, error.start) + 1
         raise _Stop((), Mark(file, line), "the file must be UTF-8") from None
     builder = _Builder(yaml.parse(text, Loader=LOADER), file, report)
-    return builder.only_document()
+    try:
+        return builder.only_document()
+    except yaml.YAMLError as error:
+        line, message = not_yaml(error, text)
+        raise _Stop((), Mark(file, line), message) from None
 
 
 class _Builder:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from iop.edge.config import endpoints
+from iop import endpoints
 from iop.edge.config.adapters import FRAMING
 from iop.edge.config.document import Made, token_hash
 from iop.edge.config.normalize import loopback
 from iop.edge.config.overlay import identities
 from iop.edge.config.problems import Report
-from iop.edge.config.tree import Path
+from iop.edge.config.tree import Path, render
 from iop.edge.config.validate_models import validate_models
 from iop.edge.config.validate_nodes import validate_nodes
 from iop.edge.config.walk import at, each, entries, unique
@@ -36,6 +36,7 @@ _CLIENTS: Final[tuple[Path, ...]] = (("bootstrap", "advertise"), ("control_plane
 def validate(document: Document, report: Report) -> None:
     """Report every rule between settings that the document breaks."""
     _endpoints(document, report)
+    _ports_once(document, report)
     _identities_once(document, report)
     _secrets_once(document, report)
     if isinstance(document["openai"], dict):
@@ -59,6 +60,25 @@ def _endpoint(value: Any, parse: Callable[[str], Any], path: Path, report: Repor
         parse(value)
     except endpoints.BadEndpoint as error:
         report.error(path, "endpoint", str(error))
+
+
+def _ports_once(document: Document, report: Report) -> None:
+    """No two listeners want one port of one interface, or one socket."""
+    taken: list[tuple[endpoints.Endpoint, Path]] = []
+    for path in (*_SERVERS, ("console", "listen")):
+        value = at(document, path)
+        try:
+            wanted = endpoints.server(value) if isinstance(value, str) else None
+        except endpoints.BadEndpoint:
+            continue
+        if wanted is None:
+            continue
+        other = next((where for endpoint, where in taken if wanted.collides(endpoint)), None)
+        if other is not None:
+            report.error(
+                path, "conflict", f"`{render(other)}` listens there already; each listener needs a port of its own"
+            )
+        taken.append((wanted, path))
 
 
 def _unix(text: str) -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from twisted.internet import endpoints as theirs
 from twisted.internet.testing import MemoryReactor
 
-from iop.edge.config import endpoints
-from iop.edge.config.endpoints import BadEndpoint, Endpoint
+from iop import endpoints
+from iop.endpoints import BadEndpoint, Endpoint
 
 GOOD = {
     "tcp:4600": False,
@@ -44,6 +44,28 @@ UNTRIED = {
 @pytest.mark.parametrize(("text", "loopback"), [*GOOD.items(), *UNTRIED.items()])
 def test_server_endpoints_and_who_can_reach_them(text: str, loopback: bool) -> None:
     assert endpoints.server(text).loopback is loopback
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "collide"),
+    [
+        ("tcp:1", "tcp:1", True),
+        ("tcp:1", "tcp:2", False),
+        ("tcp:0", "tcp:0", False),
+        ("tcp:1", "ssl:1:interface=127.0.0.1:privateKey=k", True),
+        ("tcp:1:interface=localhost", "tcp:1:interface=127.0.0.1", True),
+        ("tcp:1:interface=127.0.0.1", "tcp:1:interface=10.0.0.1", False),
+        ("tcp6:1", "tcp:1:interface=\\:\\:1", True),
+        ("tcp6:1", "tcp:1", False),
+        ("unix:/x", "unix:/x:mode=600", True),
+        ("unix:/x", "unix:/y", False),
+        ("unix:/x", "tcp:1", False),
+        ("systemd:domain=INET:index=0", "systemd:domain=INET:index=1", False),
+    ],
+)
+def test_who_cannot_listen_together(one: str, other: str, collide: bool) -> None:
+    assert endpoints.server(one).collides(endpoints.server(other)) is collide
+    assert endpoints.server(other).collides(endpoints.server(one)) is collide
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -99,7 +121,7 @@ def test_client_endpoints(text: str) -> None:
     assert isinstance(endpoints.client(text), Endpoint)
 
 
-@pytest.mark.parametrize("text", ["", "h", "h:1", "tcp:h", "tcp:1", "http://h", "tls:h:x", "tcp:h:1:x=y"])
+@pytest.mark.parametrize("text", ["", "h", "h:1", "tcp:h", "tcp:1", "http://h", "tls:h:x", "tcp:h:1:x=y", "tcp:h:0"])
 def test_client_endpoints_that_are_refused(text: str) -> None:
     with pytest.raises(BadEndpoint):
         endpoints.client(text)

@@ -542,6 +542,7 @@ def test_load_document_takes_what_a_program_made() -> None:
     [
         ({"STATE_DIRECTORY": "/var/lib/iop:/other", "HOME": "/h"}, "/var/lib/iop"),
         ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/iop/edge"),
+        ({"XDG_STATE_HOME": "x", "HOME": "/h"}, "/h/.local/state/iop/edge"),
         ({"HOME": "/h"}, "/h/.local/state/iop/edge"),
         ({}, "/var/lib/iop/edge"),
     ],

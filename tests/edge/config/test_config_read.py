@@ -176,6 +176,36 @@ def test_deep_nesting_is_refused() -> None:
     assert [code for code, *_ in codes("{a: " * 200)] == ["yaml"]
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a:\n\tb: sesame\n", 2, "at column 1: a tab is used for indentation"),
+        ("a:\n  b: sesame\n\tc: 2\n", 3, "at column 1: a tab is used for indentation"),
+        ("a: [sesame,\n  y\nb: 2\n", 3, "a bracket `[` is not closed, or a comma is missing (it is opened at line 1)"),
+        ("a: {sesame: 1\nb: [2]\n", 2, "a brace `{` is not closed, or a comma is missing (it is opened at line 1)"),
+        ('a: "\\sesame"\n', 1, "a bad escape in double quotes"),
+        ('a: "\\xsesame"\n', 1, "a bad escape in double quotes"),
+        ("a: 'sesame\nb: y\n", 3, "a quote is not closed (it is opened at line 1)"),
+        ("a: sesame: c\n", 1, "a `key: value` pair has no place here"),
+        ("a: - sesame\n", 1, "a list entry `- ` has no place here"),
+        ("a: 1\nsesame\nb: 2\n", 3, "a key lacks its colon"),
+        ("a:\n  b: sesame\n c: 2\n", 3, "is it indented right?"),
+        ("a: @sesame\n", 1, "at column 4: an unquoted text begins with a character"),
+        ("a: !sesame!x y\n", 1, "a tag that is not declared"),
+        ("a: ]sesame\n", 1, "a value is missing"),
+        ("a: 1\nb: sesame\a\n", None, "a control character has no place"),
+    ],
+)
+def test_what_keeps_a_text_from_being_yaml(text: str, line: int | None, words: str) -> None:
+    report = Report(["f"])
+    read(text.encode(), "f", report)
+    (problem,) = report.errors
+    assert words in problem.message
+    assert "sesame" not in problem.message
+    assert problem.code == "yaml"
+    assert line in (None, problem.line)
+
+
 def test_the_line_of_a_yaml_error_and_no_text_of_the_file() -> None:
     (problem,) = problems("edge: {id: e}\nlisten: [sesame-42\nmodels: x\n")
     assert problem.code == "yaml"

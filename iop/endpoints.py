@@ -39,6 +39,23 @@ class Endpoint:
         except ValueError:
             return False
 
+    def collides(self, other: Endpoint) -> bool:
+        """Whether two listeners cannot both have what they ask for. A wildcard takes a port of all its family."""
+        address = self.parameters.get("address")
+        if address is not None:
+            return address == other.parameters.get("address")
+        port = int(self.parameters.get("port", "0"))
+        if port == 0 or port != int(other.parameters.get("port", "0")):
+            return False
+        mine, theirs = self._interface, other._interface
+        return mine == theirs or (mine.version == theirs.version and (mine.is_unspecified or theirs.is_unspecified))
+
+    @property
+    def _interface(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+        """Where it listens; without an interface, everywhere."""
+        interface = self.parameters.get("interface", "").replace("localhost", "127.0.0.1")
+        return ipaddress.ip_address(interface or ("::" if self.kind == "tcp6" else "0.0.0.0"))
+
 
 def _port(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,5}", text) is not None and int(text) <= 65535
@@ -81,6 +98,7 @@ def _family(text: str) -> bool:
 Rule = tuple[Callable[[str], bool], str]
 
 _PORT: Final[Rule] = (_port, "a port from 0 to 65535")
+_PEER_PORT: Final[Rule] = (lambda text: _port(text) and int(text) > 0, "a port from 1 to 65535")
 _COUNT: Final[Rule] = (_count, "a number")
 _SECONDS: Final[Rule] = (_seconds, "a number of seconds")
 _MODE: Final[Rule] = (_mode, "an octal mode such as 600")
@@ -120,11 +138,11 @@ _SERVERS: Final[dict[str, _Kind]] = {
 }
 
 _CLIENTS: Final[dict[str, _Kind]] = {
-    "tcp": _Kind({"host": _GIVEN, "port": _PORT, "timeout": _SECONDS, "bindAddress": _GIVEN}, ("host", "port")),
+    "tcp": _Kind({"host": _GIVEN, "port": _PEER_PORT, "timeout": _SECONDS, "bindAddress": _GIVEN}, ("host", "port")),
     "tls": _Kind(
         {
             "host": _GIVEN,
-            "port": _PORT,
+            "port": _PEER_PORT,
             "timeout": _SECONDS,
             "bindAddress": _GIVEN,
             "certificate": _GIVEN,
@@ -152,7 +170,7 @@ def client(text: str) -> Endpoint:
     """A client endpoint: where to dial. One that verifies nobody is refused."""
     arguments, named = split(text)
     if arguments[0] == "ssl":
-        raise BadEndpoint("`ssl:` verifies nobody's certificate; write tls:HOST:PORT")
+        raise BadEndpoint("`ssl:` verifies nobody's certificate; use tls:HOST:PORT")
     return _match(_CLIENTS, arguments, named)
 
 
