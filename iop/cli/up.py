@@ -6,14 +6,13 @@ An edge and a node in one process, joined by a real link over loopback, in front
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import json
 import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from iop.cli.demo import MODEL, DemoBackend
 from iop.cli.detect import USUAL, Found, Usual, detect, public_name
+from iop.cli.embedded import configuration
+from iop.cli.lock import AlreadyRunning, Lock
 from iop.edge.config import load_document
 from iop.edge.tap import Edge
 from iop.errors import Failure
@@ -350,68 +351,3 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         new.unlink()
         raise Failure("internal", f"{path} cannot be written: {error.strerror}") from None
-
-
-class AlreadyRunning(Exception):
-    """Another process has the state directory; the message says which."""
-
-
-class Lock:
-    """One process at a time in a state directory. The kernel lets go of it however the process ends.
-
-    :raises AlreadyRunning:
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held for as long as the process runs
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            raise AlreadyRunning("already running" + self._file.read(1000).strip()) from None
-        self.say("")
-
-    def say(self, base_url: str) -> None:
-        """Write down for others who has it, and where that one is reached."""
-        self._file.truncate(0)
-        self._file.write(f", pid {os.getpid()}" + (f", at {base_url}" if base_url else ""))
-        self._file.flush()
-
-
-def configuration(found: Sequence[Found], token_hash: str, port: int, node_port: int) -> dict[str, Any]:
-    """Return the edge's configuration for what was found. Models of one name form one group.
-
-    :param port: of the OpenAI endpoint.
-    :param node_port: where the node connects.
-    """
-    adapters, providers = [], []
-    groups: dict[str, list[dict[str, str]]] = {}
-    for number, server in enumerate(found, 1):
-        name = f"{server.usual.type.replace('_', '-')}-{number}"
-        adapters.append({"name": name, "type": "openai_compat", "base_url": f"{server.base_url}/v1"})
-        providers.append(
-            {
-                "id": name,
-                "type": server.usual.type,
-                "category": "local_inference",
-                "adapter": name,
-                "models": sorted(map(_literal, server.models)),
-                "capacity": server.usual.capacity,
-            }
-        )
-        for target in server.models:
-            group = groups.setdefault(public_name(target), [])
-            if all(entry["id"] != name for entry in group):
-                group.append({"id": name, "target": _literal(target)})
-    return {
-        "edge": {"id": "up", "name": "iop up"},
-        "listen": f"tcp:{node_port}:interface=127.0.0.1",
-        "openai": {"listen": f"tcp:{port}:interface=127.0.0.1"},
-        "nodes": [{"id": "local", "token_hash_sha256": token_hash, "adapters": adapters, "providers": providers}],
-        "models": [{"id": id, "providers": group} for id, group in groups.items()],
-    }
-
-
-def _literal(text: str) -> str:
-    """Keep a stranger's words from being taken for ``${env:…}`` or ``${file:…}``."""
-    return text.replace("${", "$${")

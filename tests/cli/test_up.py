@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from iop.cli.detect import Found, Usual
+from iop.cli.embedded import configuration
 from iop.cli.iop import main
-from iop.cli.up import configuration, default_state_dir
+from iop.cli.up import default_state_dir
 from iop.edge.config import load_document
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,47 @@
+"""The configuration that ``iop up`` runs on: made of what was found, never of what it calls itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from iop.cli.detect import Found, public_name
+
+
+def configuration(found: Sequence[Found], token_hash: str, port: int, node_port: int) -> dict[str, Any]:
+    """Return the edge's configuration for what was found. Models of one name form one group.
+
+    :param port: of the OpenAI endpoint.
+    :param node_port: where the node connects.
+    """
+    adapters, providers = [], []
+    groups: dict[str, list[dict[str, str]]] = {}
+    for number, server in enumerate(found, 1):
+        name = f"{server.usual.type.replace('_', '-')}-{number}"
+        adapters.append({"name": name, "type": "openai_compat", "base_url": f"{server.base_url}/v1"})
+        providers.append(
+            {
+                "id": name,
+                "type": server.usual.type,
+                "category": "local_inference",
+                "adapter": name,
+                "models": sorted(map(_literal, server.models)),
+                "capacity": server.usual.capacity,
+            }
+        )
+        for target in server.models:
+            group = groups.setdefault(public_name(target), [])
+            if all(entry["id"] != name for entry in group):
+                group.append({"id": name, "target": _literal(target)})
+    return {
+        "edge": {"id": "up", "name": "iop up"},
+        "listen": f"tcp:{node_port}:interface=127.0.0.1",
+        "openai": {"listen": f"tcp:{port}:interface=127.0.0.1"},
+        "nodes": [{"id": "local", "token_hash_sha256": token_hash, "adapters": adapters, "providers": providers}],
+        "models": [{"id": id, "providers": group} for id, group in groups.items()],
+    }
+
+
+def _literal(text: str) -> str:
+    """Keep a stranger's words from being taken for ``${env:…}`` or ``${file:…}``."""
+    return text.replace("${", "$${")
