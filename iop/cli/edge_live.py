@@ -63,7 +63,8 @@ def _socket(words: str) -> str:
 def _console(options: argparse.Namespace) -> str:
     if options.console:
         return str(options.console)
-    state_dir: Path = options.state_dir.expanduser() if options.state_dir else default_state_dir(os.environ)
+    chosen = options.state_dir
+    state_dir = Path(os.path.expanduser(chosen)) if chosen else default_state_dir(os.environ)
     return str(state_dir / "console.sock")
 
 
@@ -97,7 +98,11 @@ def status(options: argparse.Namespace) -> int:
 
 def refresh(options: argparse.Namespace) -> int:
     """``config refresh``: the edge's answer, printed as ``config diff`` prints."""
-    asked = {"mode": options.mode, "files": [os.path.abspath(file) for file in options.files]}
+    try:
+        files = [os.path.abspath(file) for file in options.files]
+    except OSError:
+        raise Unreachable("the working directory is gone: name files by their absolute paths") from None
+    asked = {"mode": options.mode, "files": files}
     path = _console(options)
     document = ask(path, "POST", "/v1/config/refresh", asked, timeout=_REFRESH_PATIENCE)
     try:
@@ -119,8 +124,8 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
     yield f"version {document['version']}, configuration {document['revision'][:12]}, {document['in_flight']} in flight"
     for node in document["nodes"]:
         word, colour = _node_state(node)
-        where = f" on {node['hostname']}" if node["connected"] and node["hostname"] else ""
-        version = f", version {node['agent_version']}" if node["connected"] and node["agent_version"] else ""
+        where = f" on {_shown(node['hostname'])}" if node["connected"] and node["hostname"] else ""
+        version = f", version {_shown(node['agent_version'])}" if node["connected"] and node["agent_version"] else ""
         yield f"node {node['id']}: {coloured(word, colour)}{where}{version}"
     for each in document["providers"]:
         colour = {"online": "green", "offline": "red"}.get(each["status"], "yellow")
@@ -130,6 +135,11 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
     for model in document["models"]:
         served = ", ".join(f"{each['node_id']}/{each['id']}={each['target']}" for each in model["providers"])
         yield f"model {model['id']}: {served or 'no provider'}"
+
+
+def _shown(words: str) -> str:
+    """A node's own words, which could hold anything, fit for a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in words)[:200]
 
 
 def _node_state(node: Mapping[str, Any]) -> tuple[str, str]:

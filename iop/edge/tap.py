@@ -69,18 +69,32 @@ class ConsoleListener(Service):
         self._path, self._mode = parameters["address"], int(parameters.get("mode", "600"), 8)
         self._server = server
         self._reactor = reactor
-        self.port: IListeningPort | None = None
+        self._file = (0, 0)
+        self.port: Any = None
 
     async def startService(self) -> None:
         super().startService()
         self.port = await listen_privately(self._reactor, self._path, self._mode, self._server)
+        self._file = _identity(self._path)
         self.log.info("the console is at {where}", where=self._path)
 
     async def stopService(self) -> None:
         super().stopService()
-        if self.port is not None and os.path.exists(self._path):  # Twisted cannot close one whose file is gone
+        if self.port is not None and _identity(self._path) == self._file:
             await maybeDeferred(self.port.stopListening)
+        elif self.port is not None:  # its file is gone, or another edge's by now: leave that alone
+            self.port.stopReading()
+            self.port.socket.close()
         self._server.abort_all()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Return what tells a file from another one of its name; zeros for none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 class OpenAIListener(Service):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,17 @@ class AdapterSet:
         self._take(payload)
         return Applied(m.RefreshStatus.APPLIED, "; ".join(reasons), tuple(sorted(changed)), tuple(sorted(failed)))
 
-    async def settled(self) -> None:
-        """Wait until every payload that came so far is in force."""
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until every payload that came before is in force, and keep others waiting meanwhile.
+
+        What is done with a payload is done inside: whoever waits next goes on within the release.
+        """
         await self._turn.acquire()
-        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def refresh(self, payload: m.NodePayload) -> Applied:
         """Take a payload while runs go on: its adapters must be those there are."""

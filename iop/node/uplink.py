@@ -196,8 +196,9 @@ class Uplink(Service):
         )
 
     async def _refresh(self, link: Link, request: m.NodeConfigRefreshRequest) -> None:
-        await self._adapters.settled()  # the registration's payload may still be in the making
-        self._report(link, request.request_id, self._adapters.refresh(request.payload))
+        async with self._adapters.turn():  # the registration's payload may still be in the making
+            if not link.lost:  # its successor has been told another one
+                self._report(link, request.request_id, self._adapters.refresh(request.payload))
 
     def on_run_request(self, asked: tuple[m.RunRequest, int]) -> None:
         assert self._link is not None

@@ -294,3 +294,27 @@ def test_the_built_in_adapter_is_made_of_its_plugin() -> None:
     )
     assert applied.failed == ("b",)
     assert isinstance(world.adapters.adapter("a"), OpenAICompatAdapter)
+
+
+def test_payloads_that_wait_for_a_slow_registration_come_in_their_order() -> None:
+    """A roll-back follows what it takes back; the other way round, the node would run what was rejected."""
+    starting: Deferred[None] = Deferred()
+    adapter = ScriptedAdapter()
+    adapter.start_with = starting
+    world = World()
+    world.factory = ScriptedFactory(adapter)
+    slow = m.NodePayload("1", (scripted("a"),))
+    registering = Deferred.fromCoroutine(world.adapters.register(slow))
+    taken: list[str] = []
+
+    async def refresh(revision: str) -> None:
+        async with world.adapters.turn():
+            world.adapters.refresh(m.NodePayload(revision, slow.adapters))
+            taken.append(revision)
+
+    waiting = [Deferred.fromCoroutine(refresh(revision)) for revision in ("2", "3")]
+    starting.callback(None)
+    assert registering.called
+    assert all(one.called for one in waiting)
+    assert taken == ["2", "3"]
+    assert world.adapters.revision == "3"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from iop.edge.config.files import read_bytes
 from iop.edge.config.problems import Report
 from iop.edge.config.tree import REFUSED, Map, Mark, Path, Seq
 
@@ -95,8 +96,7 @@ def _file(name: str, mark: Mark) -> str:
     if not name or "\0" in name:
         raise _Missing("must name a file, as in ${file:PATH}")
     try:
-        with (FilePath(mark.file).parent / name).open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_bytes(FilePath(mark.file).parent / name, MAX_BYTES)
     except OSError as error:
         raise _Missing(f"the file {name} must be there and readable: {error.strerror}") from None
     if len(content) > MAX_BYTES:

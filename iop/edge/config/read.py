@@ -22,6 +22,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from iop.edge.config.files import read_bytes
 from iop.edge.config.notyaml import not_yaml
 from iop.edge.config.problems import Report
 from iop.edge.config.scalars import NotPlain, plain
@@ -57,8 +58,7 @@ class _Stop(Exception):
 def read_file(file: str, report: Report) -> Map | None:
     """The document in ``file``; None, and a problem in ``report``, when there is none."""
     try:
-        with FilePath(file).open("rb") as stream:
-            source = stream.read(MAX_BYTES + 1)
+        source = read_bytes(FilePath(file), MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a file's name"
         report.error((), "file", f"cannot read {file}: {reason}", Mark(file, 1))

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from iop import model as m
 from iop.edge.config.redact import redact_url
 from iop.edge.nodes.link import NodeLink
-from iop.edge.nodes.registry import Registry, Told
+from iop.edge.nodes.registry import Entry, Registry, Told
 from iop.edge.refresh.model import NodeReport, ReportStatus
 from iop.wire.calls import Unanswered
 
@@ -34,7 +34,7 @@ class Push:
 
     def __init__(self, nodes: Registry, told: Mapping[str, Told]) -> None:
         self._nodes = nodes
-        self._new = {id: new.payload for id, new in told.items() if new.payload != nodes.entries[id].payload}
+        self._new = {id: new.payload for id, new in told.items() if _differs(nodes.entries[id], new.payload)}
         self._old = {id: nodes.entries[id].payload for id in self._new}
         self._links: dict[str, NodeLink] = {}
         self._answers = {id: _Answer(ReportStatus.UNCHANGED) for id in told}
@@ -82,6 +82,13 @@ def _start(link: NodeLink, payload: m.NodePayload) -> Deferred[_Answer]:
     return Deferred.fromCoroutine(_asked(link, payload))
 
 
+def _differs(entry: Entry, payload: m.NodePayload) -> bool:
+    """Whether a node must be told: its payload changes, or it said that it runs another one."""
+    link = entry.link
+    stale = link is not None and link.ready and bool(link.revision) and link.revision != payload.revision
+    return payload != entry.payload or stale
+
+
 async def _asked(link: NodeLink, payload: m.NodePayload) -> _Answer:
     try:
         response = await link.refresh(payload)
@@ -89,6 +96,8 @@ async def _asked(link: NodeLink, payload: m.NodePayload) -> _Answer:
         if link.wire is None or link.wire.lost:
             return _Answer(ReportStatus.OFFLINE)
         return _Answer(ReportStatus.FAILED, str(error), silent=True)
+    if not isinstance(response, m.NodeConfigRefreshResponse):
+        return _Answer(ReportStatus.FAILED, "it answered something else", silent=True)
     if response.status is m.RefreshStatus.APPLIED:
         return _Answer(ReportStatus.APPLIED)
     return _Answer(ReportStatus.FAILED, _said(response))

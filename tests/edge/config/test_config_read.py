@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from config_texts import faults, problems
 
+from iop.edge.config import ConfigError, load
 from iop.edge.config import read as reading
 from iop.edge.config.problems import Report
 from iop.edge.config.read import read
@@ -211,3 +214,17 @@ def test_the_line_of_a_yaml_error_and_no_text_of_the_file() -> None:
     assert problem.code == "yaml"
     assert problem.line >= 2
     assert "sesame" not in str(problem)
+
+
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """An edge would wait for whoever writes to it, with its configuration locked."""
+    os.mkfifo(tmp_path / "edge.yaml")
+    with pytest.raises(ConfigError) as caught:
+        load([tmp_path / "edge.yaml"], environ={})
+    assert [(problem.code, "not a regular file" in problem.message) for problem in caught.value.problems] == [
+        ("file", True)
+    ]
+    (tmp_path / "ok.yaml").write_text("edge: {id: '${file:edge.yaml}'}")
+    with pytest.raises(ConfigError) as caught:
+        load([tmp_path / "ok.yaml"], environ={})
+    assert [problem.code for problem in caught.value.problems] == ["secret_missing"]
