@@ -103,3 +103,8 @@ class Failure(Exception):
 
     def __repr__(self) -> str:
         return f"Failure({self.code!r}, {self.message!r}, http_status={self.http_status})"
+
+
+def printable(words: str) -> str:
+    """Somebody else's words, fit for a line of a log or a terminal: whatever moves a cursor is a question mark."""
+    return "".join(character if character.isprintable() else "?" for character in words)

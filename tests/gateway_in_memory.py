@@ -30,6 +30,23 @@ from iop.services import Drain
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
+ODD: dict[str, Any] = {
+    "temperature": 0,
+    "top_p": 0,
+    "seed": 0,
+    "frequency_penalty": 0.0,
+    "n": 1,
+    "stop": [],
+    "logit_bias": {},
+    "user": "",
+    "parallel_tool_calls": False,
+    "top_k": 0,
+    "min_p": 0.0,
+    "chat_template_kwargs": {"enable_thinking": False},
+    "x_vendor": {"a": [None, 0, ""]},
+}
+"""PA-01: values that a careless gateway takes for absent, and members it does not know."""
+
 
 def sha256(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

@@ -15,6 +15,7 @@ from iop.cli.ask import Refused, Unreachable, ask
 from iop.cli.edge_config import OK, add, print_json, print_result
 from iop.edge.config import STATE_DIR_WORDS, default_state_dir
 from iop.edge.refresh import RefreshMode, RefreshResult
+from iop.errors import printable
 
 UNREACHABLE: Final = 1
 
@@ -139,7 +140,7 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
 
 def _shown(words: str) -> str:
     """A node's own words, which could hold anything, fit for a terminal."""
-    return "".join(character if character.isprintable() else "?" for character in words)[:200]
+    return printable(words)[:200]
 
 
 def _node_state(node: Mapping[str, Any]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from backend_in_memory import DONE, Request, chunk, ending
-from gateway_in_memory import CHAT, sha256
+from gateway_in_memory import CHAT, ODD, sha256
 from whole_chain import STREAM, Chain, text
 
 pytestmark = pytest.mark.usefixtures("logged")
@@ -16,22 +16,6 @@ pytestmark = pytest.mark.usefixtures("logged")
 ANSWER = json.dumps({"id": "c1", "choices": [{"message": {"role": "assistant", "content": "hi"}}]}).encode()
 
 # ---- what is sent on
-
-ODD = {
-    "temperature": 0,
-    "top_p": 0,
-    "seed": 0,
-    "frequency_penalty": 0.0,
-    "n": 1,
-    "stop": [],
-    "logit_bias": {},
-    "user": "",
-    "parallel_tool_calls": False,
-    "top_k": 0,
-    "min_p": 0.0,
-    "chat_template_kwargs": {"enable_thinking": False},
-    "x_vendor": {"a": [None, 0, ""]},
-}
 
 
 @pytest.mark.parametrize("stream", [True, False])

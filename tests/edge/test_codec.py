@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from gateway_in_memory import CHAT
+from gateway_in_memory import CHAT, ODD
 
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.codec import ChatRequest
@@ -136,24 +136,9 @@ def test_usage_is_asked_for_at_the_end_of_a_stream(options: Any, expected: Any) 
 
 def test_zero_false_and_empty_values_and_unknown_keys_stay() -> None:
     """PA-01: the backend's JSON is the client's, except for documented changes."""
-    odd = {
-        "temperature": 0,
-        "top_p": 0,
-        "seed": 0,
-        "frequency_penalty": 0.0,
-        "n": 1,
-        "stop": [],
-        "logit_bias": {},
-        "user": "",
-        "parallel_tool_calls": False,
-        "top_k": 0,
-        "min_p": 0.0,
-        "chat_template_kwargs": {"enable_thinking": False},
-        "x_vendor": {"a": [None, 0, ""]},
-    }
-    assert json.loads(parse(**odd).body_for("target")) == {**CHAT, **odd, "model": "target"}
-    sent = json.loads(parse(**odd, stream=True).body_for("target"))
-    assert sent == {**CHAT, **odd, "model": "target", "stream": True, "stream_options": {"include_usage": True}}
+    assert json.loads(parse(**ODD).body_for("target")) == {**CHAT, **ODD, "model": "target"}
+    sent = json.loads(parse(**ODD, stream=True).body_for("target"))
+    assert sent == {**CHAT, **ODD, "model": "target", "stream": True, "stream_options": {"include_usage": True}}
 
 
 def test_a_byte_order_mark_does_not_reach_a_backend() -> None:

@@ -18,7 +18,7 @@ from iop.edge.nodes.registry import Registry
 from iop.edge.refresh.model import RefreshMode, RefreshResult, Status
 from iop.edge.refresh.plan import Side, plan
 from iop.edge.refresh.push import Push
-from iop.errors import Failure
+from iop.errors import Failure, printable
 
 MOST_WAITING: Final = 64
 """Refreshes that may wait for the one before them."""
@@ -179,13 +179,9 @@ class Refresher:
             status=result.status.value,
             count=len(result.changes),
             noun="change" if len(result.changes) == 1 else "changes",
-            details=f": {_one_line(words)}" if words else "",
+            details=f": {printable(words)}" if words else "",
         )
 
 
 def _problem(path: str, message: str) -> Problem:
     return Problem(path, 1, "", "apply_failed", message)
-
-
-def _one_line(words: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in words)

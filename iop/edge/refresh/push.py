@@ -12,6 +12,7 @@ from iop.edge.config.redact import redact_url
 from iop.edge.nodes.link import NodeLink
 from iop.edge.nodes.registry import Entry, Registry, Told
 from iop.edge.refresh.model import NodeReport, ReportStatus
+from iop.errors import printable
 from iop.wire.calls import Unanswered
 
 _LONGEST: Final = 300
@@ -110,6 +111,5 @@ def _keep_or_drop(answer: _Answer, link: NodeLink) -> None:
 
 def _said(response: m.NodeConfigRefreshResponse) -> str:
     """A node's refusal in one line, whatever it wrote."""
-    words = " ".join(redact_url(response.message).split())
-    words = "".join(character if character.isprintable() else "?" for character in words)[:_LONGEST]
+    words = printable(" ".join(redact_url(response.message).split()))[:_LONGEST]
     return f"{response.status.value}: {words}" if words else response.status.value

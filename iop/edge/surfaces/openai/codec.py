@@ -20,7 +20,6 @@ from iop.headers import travels
 RawHeaders = list[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
-EVENT_STREAM: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
