@@ -263,7 +263,7 @@ class Gateway:
         self.net = MemoryNet()
         self.settings = load_document(configuration or document(), state_dir=Path("/state")).config
         self.registry = Registry(self.settings.nodes, heartbeat_ms=self.settings.heartbeat_ms, clock=self.net)
-        self.pool = Pool(self.settings.models, self.settings.nodes)
+        self.pool = Pool(self.settings, self.net)
         self.runs = Runs(self.settings, self.pool, self.registry, self.net, window)
         self.server = Server(OpenAISurface(self.settings, self.runs, self.net), self.net, limits or Limits())
         self.net.listenTCP(4610, self.registry.factory())

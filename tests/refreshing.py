@@ -139,7 +139,7 @@ class World:
         self.candidates: dict[str, dict[str, Any] | ConfigError] = {"start": made or two_nodes()}
         settings = self.load(["start"]).config
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=self.net)
-        self.pool = Pool(settings.models, settings.nodes)
+        self.pool = Pool(settings, self.net)
         self.runs = Runs(settings, self.pool, self.nodes, self.net)
         self.surface = OpenAISurface(settings, self.runs, self.net)
         self.said: list[str] = []

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import iop
-from iop.cli import edge_config, edge_live
+from iop.cli import edge_config, edge_live, edge_pool
 from iop.cli.foreground import run_plugin
 
 OK: Final = 0
@@ -51,10 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"iop-edge {iop.__version__}")
     parser.set_defaults(takes_rest=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    edge_live.add_to(commands, edge_config.add_to(commands))
+    edge_live.add_to(commands, edge_config.add_to(commands), edge_pool.add_to(commands))
     run_parser = commands.add_parser(
         "run",
-        help="run an edge in the foreground; iop-edge run --help has its options",
+        help="run an edge in the foreground (run --help has its options); run explain ID says where a run went",
         add_help=False,
         allow_abbrev=False,
     )
@@ -63,8 +63,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """``run``: become ``twistd -n iop-edge …``, the edge in the foreground."""
-    run_plugin("iop-edge", options.rest)
+    """``run``: become ``twistd -n iop-edge …``, the edge in the foreground. ``run explain`` asks the one there is."""
+    if options.rest[:1] == ["explain"]:
+        asked = edge_live.explain_parser().parse_args(options.rest[1:])
+        command: Command = asked.command
+        return command(asked)
+    return run_plugin("iop-edge", options.rest)
 
 
 if __name__ == "__main__":

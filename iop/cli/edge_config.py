@@ -72,8 +72,7 @@ def check(options: argparse.Namespace) -> int:
     try:
         warnings = load(options.files, environ=os.environ).warnings
     except ConfigError as error:
-        _print_check(options.format, error.problems, error.warnings)
-        return REFUSED
+        return refused(error, options.format)
     _print_check(options.format, (), warnings)
     return OK
 
@@ -83,8 +82,7 @@ def show(options: argparse.Namespace) -> int:
     try:
         loaded = load(options.files, environ=os.environ)
     except ConfigError as error:
-        _print_check(options.format, error.problems, error.warnings)
-        return REFUSED
+        return refused(error, options.format)
     document = redact(effective(loaded.config))
     if options.format == "json":
         print_json(document)
@@ -123,6 +121,12 @@ def print_schema(options: argparse.Namespace) -> int:
     else:
         print_json(schema())
     return OK
+
+
+def refused(error: ConfigError, form: str) -> int:
+    """Say why a configuration cannot be used; return the exit status."""
+    _print_check(form, error.problems, error.warnings)
+    return REFUSED
 
 
 def _print_check(form: str, errors: Sequence[Problem], warnings: Sequence[Problem]) -> None:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from iop import endpoints
-from iop.cli import text
+from iop.cli import pool_text, text
 from iop.cli.ask import Refused, Unreachable, ask
 from iop.cli.edge_config import OK, add, print_json, print_result
 from iop.edge.config import STATE_DIR_WORDS, default_state_dir
@@ -23,7 +24,7 @@ _STATUS_PATIENCE: Final = 10.0
 _REFRESH_PATIENCE: Final = 600.0
 
 
-def add_to(commands: Any, of_config: Any) -> None:
+def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
     """Add them to the commands of ``iop-edge`` and of ``iop-edge config``."""
     _add_socket(add(commands, "status", "say what the edge of this machine is doing", _live(status)))
     summary = "change the configuration of the running edge, or say what that would do"
@@ -39,6 +40,21 @@ def add_to(commands: Any, of_config: Any) -> None:
         modes.add_argument(option, dest="mode", action="store_const", const=mode.value, help=words)
     of_refresh.set_defaults(mode=RefreshMode.DRY_RUN.value)
     _add_socket(of_refresh)
+    _add_socket(add(of_pool, "status", "say how the providers are and who waits for them", _live(pool_status)))
+
+
+def explain_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``run explain``; ``run`` itself is the foreground edge."""
+    parser = argparse.ArgumentParser(
+        prog="iop-edge run explain",
+        description="Say where a run went, and why: its candidates, waits and attempts.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("id", metavar="RUN_ID", help="the run's id, or the x-request-id that its client was told")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="for people, or for programs")
+    _add_socket(parser)
+    parser.set_defaults(command=_live(explain), parser=parser)
+    return parser
 
 
 def _add_socket(parser: argparse.ArgumentParser) -> None:
@@ -84,16 +100,30 @@ def _live(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Na
 
 def status(options: argparse.Namespace) -> int:
     """``status``: nodes, providers and models, and how they are."""
+    return _show(options, "/v1/status", _lines)
+
+
+def pool_status(options: argparse.Namespace) -> int:
+    """``pool status``: the providers' snapshots, and the queue."""
+    return _show(options, "/v1/pool", pool_text.status)
+
+
+def explain(options: argparse.Namespace) -> int:
+    """``run explain``: one run's candidates, waits and attempts."""
+    return _show(options, f"/v1/runs/{quote(options.id, safe='')}", pool_text.explained)
+
+
+def _show(options: argparse.Namespace, what: str, lines: Callable[[Any, text.Paint], Iterator[str]]) -> int:
     path = _console(options)
-    document = ask(path, "GET", "/v1/status", timeout=_STATUS_PATIENCE)
+    document = ask(path, "GET", what, timeout=_STATUS_PATIENCE)
     if options.format == "json":
         print_json(document)
         return OK
     try:
-        lines = list(_lines(document, text.paint(sys.stdout)))
+        shown = list(lines(document, text.paint(sys.stdout)))
     except (KeyError, TypeError):
         raise _other_version(path) from None
-    print("\n".join(lines))
+    print("\n".join(shown))
     return OK
 
 
@@ -122,7 +152,8 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
     named = f" ({edge['name']})" if edge["name"] != edge["id"] else ""
     state = "draining" if document["draining"] else "up"
     yield coloured(f"{edge['id']}{named}", "bold") + f" {state} for {_duration(document['uptime_ms'])}"
-    yield f"version {document['version']}, configuration {document['revision'][:12]}, {document['in_flight']} in flight"
+    load = f"{document['in_flight']} in flight, {document['queued']} waiting"
+    yield f"version {document['version']}, configuration {document['revision'][:12]}, {load}"
     for node in document["nodes"]:
         word, colour = _node_state(node)
         where = f" on {_shown(node['hostname'])}" if node["connected"] and node["hostname"] else ""

@@ -26,7 +26,7 @@ from iop.edge.runs import Runs
 from iop.edge.surfaces import console
 from iop.edge.surfaces.console import Console
 from iop.edge.surfaces.openai.surface import OpenAISurface
-from iop.edge.surfaces.status import status
+from iop.edge.surfaces.status import pool_status, status
 from iop.errors import Failure
 from iop.http.server import Limits, Server
 from iop.process import fatal, reload_on_hangup, settle, stop_on_signals
@@ -150,7 +150,7 @@ class Edge(OrderedServices):
     ) -> None:
         self.drain = Drain(reactor)
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
-        self.pool = Pool(settings.models, settings.nodes)
+        self.pool = Pool(settings, reactor)
         self.runs = Runs(settings, self.pool, self.nodes, reactor)
         self.node_listener = NodeListener(settings.listen, self.nodes, reactor)
         self.openai: OpenAIListener | None = None
@@ -173,7 +173,8 @@ class Edge(OrderedServices):
         )
         self._begun = reactor.seconds()
         self._reactor = reactor
-        operators = Server(Console(self.status, self.refresher), reactor, console.LIMITS)
+        asked = Console(self.status, self.pool_status, self.runs.explain, self.refresher)
+        operators = Server(asked, reactor, console.LIMITS)
         self.console = ConsoleListener(settings.console.listen, operators, reactor)
         listeners = (self.console, self.node_listener, self.openai)
         super().__init__([each for each in listeners if each is not None], failed)
@@ -182,6 +183,10 @@ class Edge(OrderedServices):
         """What it is doing now."""
         uptime = self._reactor.seconds() - self._begun
         return status(self.refresher.running, self.refresher.revision, uptime, self.runs)
+
+    def pool_status(self) -> dict[str, Any]:
+        """How its providers are, and who waits for them."""
+        return pool_status(self.refresher.running, self.pool)
 
 
 def _in_thread(reactor: Any, pure: Any, *arguments: Any) -> Deferred[Any]:

@@ -41,6 +41,7 @@ STATUS = {
     "revision": "c" * 64,
     "draining": False,
     "in_flight": 1,
+    "queued": 0,
     "nodes": [
         {"id": "a", "connected": True, "ready": True, "draining": False, "hostname": "box", "agent_version": "1.1"},
         {"id": "b", "connected": False, "ready": False, "draining": False, "hostname": "box", "agent_version": "1.1"},
@@ -186,6 +187,92 @@ def test_for_programs(script: Script, call: Call, result: RefreshResult, expecte
     assert (status, json.loads(out)) == (expected, result.as_document())
 
 
+# ---- the pool, and one run
+
+
+POOL: dict[str, Any] = {
+    "queued": 3,
+    "max_queue": 16,
+    "queue_timeout_ms": 30_000,
+    "providers": [
+        {
+            "node_id": "a",
+            "provider_id": "p",
+            "status": "online",
+            "health": "degraded",
+            "in_flight": 2,
+            "capacity": 2,
+            "queued": 3,
+            "long_in_flight": 1,
+            "long_context_capacity": 1,
+            "long_queued": 1,
+            "priority": 0,
+        }
+    ],
+    "reasons": {"a/p": "slow\x1b"},
+    "models": [{"id": "m", "queued": 3, "longest_wait_ms": 1500, "service_ms": 900}],
+}
+
+STORY: dict[str, Any] = {
+    "id": "run-1",
+    "request_id": "req-1",
+    "model": "m",
+    "tokens": 12,
+    "long": False,
+    "outcome": "complete",
+    "queued_ms": 20,
+    "total_ms": 1500,
+    "steps": [
+        {
+            "at_ms": 0,
+            "step": "waits",
+            "provider": None,
+            "considered": [{"provider": "a/p", "in_flight": 2, "priority": 0, "passed_over": "full"}],
+        },
+        {
+            "at_ms": 20,
+            "step": "dispatched",
+            "provider": "a/p",
+            "considered": [{"provider": "a/p", "in_flight": 1, "priority": 0, "passed_over": ""}],
+        },
+        {"at_ms": 1500, "step": "ended", "provider": "a/p", "outcome": "complete"},
+    ],
+    "attempts": [],
+}
+
+
+def test_pool_status(script: Script, call: Call) -> None:
+    script.says(POOL)
+    status, out, err = call("pool", "status")
+    assert (status, err) == (0, "")
+    first, heads, row, *rest = out.splitlines()
+    assert first == "3 of 16 waiting, for 30.0 s at most"
+    assert heads.split()[:4] == ["provider", "status", "health", "slots"]
+    assert row.split() == ["a/p", "online", "degraded", "2/2", "3", "1/1", "1", "0"]
+    assert rest == ["a/p: slow?", "model m: 3 waiting, the longest for 1.5 s"]
+    script.says(POOL)
+    assert json.loads(call("pool", "status", "--format", "json")[1]) == POOL
+    script.says({"queued": 1})
+    assert call("pool", "status")[0] == 1
+
+
+def test_run_explain(script: Script, call: Call) -> None:
+    script.says(STORY)
+    status, out, err = call("run", "explain", "run/1")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "run-1: complete",
+        "model m, about 12 tokens, request req-1",
+        "waited 20 ms of 1.5 s",
+        "    0 ms  no slot is free",
+        "          a/p: full (2 in flight, priority 0)",
+        "   20 ms  sent to a/p",
+        "          a/p: taken (1 in flight, priority 0)",
+        "   1.5 s  a/p: complete",
+    ]
+    assert script.asked == [("GET /v1/runs/run%2F1 HTTP/1.1", None)]
+
+
 # ---- status
 
 
@@ -195,7 +282,7 @@ def test_status_for_people(script: Script, call: Call) -> None:
     assert (status, err) == (0, "")
     assert out.splitlines() == [
         "home (At home) up for 1 h 2 min",
-        "version 1.2, configuration cccccccccccc, 1 in flight",
+        "version 1.2, configuration cccccccccccc, 1 in flight, 0 waiting",
         "node a: ready on box, version 1.1",
         "node b: not connected",
         "node c: draining",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from gateway_in_memory import Answer, Client, document, node
+from pool_claims import ask
 from refreshing import BAD, FAIL, SILENT, TAKE, World, two_nodes
 from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
@@ -18,7 +19,7 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure as TwistedFailure
 
 from iop.edge.surfaces.console import LIMITS, Console
-from iop.edge.surfaces.status import status
+from iop.edge.surfaces.status import pool_status, status
 from iop.edge.tap import ConsoleListener
 from iop.http.server import Server
 from iop.sockets import CannotListen
@@ -35,7 +36,16 @@ class Operator:
     def __init__(self, made: dict[str, Any] | None = None) -> None:
         self.world = World(made)
         world = self.world
-        self.server = Server(Console(self.status, world.refresher), world.net, LIMITS)
+        self.server = Server(
+            Console(
+                self.status,
+                lambda: pool_status(world.refresher.running, world.pool),
+                world.runs.explain,
+                world.refresher,
+            ),
+            world.net,
+            LIMITS,
+        )
         world.net.listenTCP(4600, self.server)
 
     def status(self) -> dict[str, Any]:
@@ -108,7 +118,7 @@ def test_status_of_a_node_and_its_providers() -> None:
     made["nodes"][0]["providers"][1]["enabled"] = False
     operator = Operator(made)
     end = operator.world.node("n1")
-    operator.world.pool.admit("m")
+    ask(operator.world.pool)
     shown = operator.ask("/v1/status").json
     assert shown["nodes"][0] | {"revision": ""} == {
         "id": "n1",

@@ -32,6 +32,7 @@ class Told:
     def __init__(self) -> None:
         self.said: list[Any] = []
         self.ends: list[Any] = []
+        self.waited = 0
         self.breaks_at: type | None = None
 
     def _take(self, event: Any) -> None:
@@ -39,6 +40,15 @@ class Told:
         self.said.append(event)
         if type(event) is self.breaks_at:
             raise ZeroDivisionError("a bug of the surface")
+
+    def waits(self) -> None:
+        self.waited += 1
+
+    def sent(self) -> None:
+        self.waited += 1
+
+    def again(self) -> bool:
+        return not any(isinstance(event, m.Delta) for event in self.said)
 
     def started(self, start: m.Start) -> None:
         self._take(start)
@@ -70,7 +80,7 @@ class World:
         self.net = MemoryNet()
         loaded = load_document(document(*(nodes or (node("n1", "p1"),)), **rest)).config
         self.nodes = Registry(loaded.nodes, heartbeat_ms=10_000, clock=self.net)
-        self.pool = Pool(loaded.models, loaded.nodes)
+        self.pool = Pool(loaded, self.net)
         self.runs = Runs(loaded, self.pool, self.nodes, self.net, window)
         self.net.listenTCP(4610, self.nodes.factory())
         self.end = NodeEnd(self.net, "n1")
@@ -354,13 +364,15 @@ def test_a_run_that_begins_while_a_lost_one_ends_finds_the_node_gone() -> None:
 
 
 def test_refusals_take_nothing() -> None:
-    world = World(node("n1", "p1", capacity=1))
+    world = World(node("n1", "p1", capacity=1), provider_pool={"max_queue": 1})
     assert refused(world, "other").code == "model_not_found"
     run, _ = world.start()
+    waiting, _ = world.start()
     with pytest.raises(Failure) as raised:
         world.start()
     assert raised.value.code == "queue_full"
     assert world.pool.in_flight == 1
+    waiting.cancel()
     world.say(run, m.Cancelled())
     world.end.wire.send(m.NodeDraining())
     world.net.run()

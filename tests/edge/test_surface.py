@@ -255,10 +255,12 @@ def test_a_body_that_is_no_chat_request(body: bytes, code: str) -> None:
 
 
 def test_refusals_of_the_edge() -> None:
-    gateway = Gateway(wait, configuration=document(node("n1", "p1", capacity=1)))
+    policy = {"max_queue": 1}
+    gateway = Gateway(wait, configuration=document(node("n1", "p1", capacity=1), provider_pool=policy))
     assert error(gateway.chat(model="other").answer) == (404, "model_not_found", False)
-    first = gateway.chat()
+    first, second = gateway.chat(), gateway.chat()
     assert error(gateway.chat().answer) == (429, "queue_full", True)
+    second.leave()
     first.leave()
     gateway.net.run()
     gateway.machine.uplink._link.send(m.NodeDraining())  # type: ignore[union-attr]

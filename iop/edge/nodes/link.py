@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -51,6 +52,9 @@ class Registrar(Protocol):
     def flow(self, link: NodeLink) -> None: ...
 
     def lost(self, link: NodeLink, reason: str) -> None: ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """What happens inside happens at once."""
 
 
 class NodeLink:
@@ -193,11 +197,12 @@ class NodeLink:
         self._inputs.clear()
         self._registrar.lost(self, reason)
         runs, self._runs = self._runs, {}
-        for run_id, run in runs.items():
-            try:
-                run.link_lost()
-            except Exception:
-                self.log.failure("the end of {run} could not be handled", run=run_id)
+        with self._registrar.together():
+            for run_id, run in runs.items():
+                try:
+                    run.link_lost()
+                except Exception:
+                    self.log.failure("the end of {run} could not be handled", run=run_id)
 
     def stop_waiting(self) -> None:
         """It said who it is, or is gone."""

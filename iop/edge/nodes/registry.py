@@ -9,19 +9,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 from zope.interface import implementer
 
 from iop import model as m
 from iop.edge.config import model as config
 from iop.edge.nodes.link import NodeLink
 from iop.edge.nodes.payload import payload_of
-from iop.errors import Failure
+from iop.errors import Failure, printable
 from iop.interfaces import IRefreshable
 from iop.wire.peer import Side
 from iop.wire.protocol import Link
@@ -29,12 +30,15 @@ from iop.wire.protocol import Link
 DUPLICATE_PATIENCE = 2.0
 """Seconds that a first link has to answer when a second one of the same node comes."""
 
+_LONGEST_WORDS = 200
+
 
 @dataclass
 class Entry:
     """A configured node and its link, if it has one.
 
-    :ivar health: what the node last said of a provider; ``down`` also for one whose adapter it could not build.
+    :ivar health: what the node last said of a provider, and in what words; ``down`` also for one whose adapter it could
+        not build.
     """
 
     node: config.Node
@@ -43,7 +47,11 @@ class Entry:
     hostname: str = ""
     agent_version: str = ""
     adapter_types: tuple[str, ...] = ()
-    health: dict[str, m.Health] = field(default_factory=dict)
+    health: dict[str, tuple[m.Health, str]] = field(default_factory=dict)
+
+    def health_of(self, provider_id: str) -> tuple[m.Health, str]:
+        """Return what the node last said of a provider."""
+        return self.health.get(provider_id, (m.Health.UNKNOWN, ""))
 
     @property
     def usable(self) -> bool:
@@ -63,7 +71,8 @@ class Told(NamedTuple):
 class Registry:
     """The nodes of an edge.
 
-    :param changed: called with a node's id whenever what it can serve may have changed.
+    :ivar changed: called with a node's id whenever what it can serve may have changed.
+    :ivar together: a context in which the runs of a lost link end, all at once.
     """
 
     log = Logger()
@@ -77,6 +86,7 @@ class Registry:
             self.entries[node.id] = Entry(node, payload_of(node))
             self._by_hash[node.token_hash_sha256] = node.id
         self.changed: Callable[[str], None] = lambda node_id: None
+        self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.closing = False
         self._strangers: set[NodeLink] = set()
         self._held: Collection[str] = ()
@@ -176,7 +186,8 @@ class Registry:
             return
         failed = set(response.failed_adapters)
         none_works = response.status is not m.RefreshStatus.APPLIED
-        entry.health = {p.id: m.Health.DOWN for p in entry.payload.providers if none_works or p.adapter in failed}
+        broken = [p.id for p in entry.payload.providers if none_works or p.adapter in failed]
+        entry.health = dict.fromkeys(broken, (m.Health.DOWN, "its adapter could not be made"))
         link.ready = True
         self.log.info(
             "node {node} is connected{failed}",
@@ -191,9 +202,21 @@ class Registry:
         if entry is None or status.provider_id not in {p.id for p in entry.payload.providers}:
             return
         try:
-            entry.health[status.provider_id] = m.Health(status.health)
+            health = m.Health(status.health)
         except ValueError:
             return
+        was, _ = entry.health_of(status.provider_id)
+        said = printable(" ".join(status.message.split()))[:_LONGEST_WORDS]
+        entry.health[status.provider_id] = health, said
+        if health is not was:
+            self.log.emit(
+                LogLevel.warn if health is m.Health.DOWN else LogLevel.info,
+                "provider {provider} of node {node} is {health}{why}",
+                provider=status.provider_id,
+                node=link.node_id,
+                health=health.value,
+                why=f": {said}" if said else "",
+            )
         self.changed(link.node_id)
 
     def draining(self, link: NodeLink) -> None:

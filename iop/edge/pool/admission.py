@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
 
+from iop.edge.pool.backoff import Connecting
 from iop.model import Health
 
+#: How many tokens an estimate may be off before a request is refused for its length alone.
+_CERTAIN: Final = 0.8
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Resource:
     """A provider as the pool counts it; every model group that names it shares these slots.
 
-    :ivar long_capacity: how many slots may be long; shown, and not counted yet.
+    :ivar long_capacity: how many of the slots may be long.
+    :ivar once: a run that was sent there may have changed something: it is not sent anywhere again.
     :ivar reachable: its node is registered, has acknowledged its payload and is not draining.
+    :ivar said: what its node said of its health, in words.
     :ivar cancel_patience: seconds until a cancelled run without an end counts as lost.
     :ivar unconfirmed: a cancelled run of it never ended; cleared by its next good run.
+    :ivar groups: the model groups that name it.
     """
 
     node_id: str
@@ -25,33 +33,112 @@ class Resource:
     long_capacity: int = 0
     priority: int = 0
     enabled: bool = True
+    once: bool = False
     reachable: bool = False
     health: Health = Health.UNKNOWN
+    said: str = ""
     unconfirmed: bool = False
     cancel_patience: float = 10.0
     in_flight: int = 0
+    long_in_flight: int = 0
+    connecting: Connecting = field(default_factory=Connecting)
+    groups: list[Group] = field(default_factory=list)
 
     @property
     def candidate(self) -> bool:
         """Whether it may serve at all."""
-        return self.enabled and self.reachable and self.health is not Health.DOWN
+        return self.enabled and self.reachable and self.health is not Health.DOWN and not self.connecting.shut
+
+    def why_not(self, long: bool) -> str:
+        """Say in a word why it cannot serve one more now; "" when it can."""
+        if not self.enabled:
+            return "disabled"
+        if not self.reachable:
+            return "node_away"
+        if self.health is Health.DOWN:
+            return "down"
+        if self.in_flight >= self.capacity:
+            return "full"
+        if long and self.long_in_flight >= self.long_capacity:
+            return "long_full" if self.long_capacity else "no_long_slots"
+        return self.connecting.why_not
 
     @property
-    def free(self) -> bool:
-        """Whether it may serve one more now."""
-        return self.in_flight < self.capacity
+    def name(self) -> str:
+        """As people and documents write it."""
+        return f"{self.node_id}/{self.provider_id}"
 
 
-def choose(candidates: Sequence[Resource], order: Sequence[str], last: str | None) -> Resource | None:
-    """Return the one to dispatch to, or None when none is free.
+@dataclass(slots=True, eq=False)
+class Group:
+    """A model and the providers that may serve it, in the order of the configuration.
 
-    Lowest ``in_flight``, then lowest ``priority`` number, then round robin: the first after ``last`` (a provider id)
-    in ``order``, the group's own list, cyclic.
+    :ivar window: tokens that a request may have; 0 when nobody set it.
+    :ivar service_ms: how long its runs took lately; 0 when none has ended.
     """
-    free = [resource for resource in candidates if resource.free]
-    if len(free) < 2:
-        return free[0] if free else None
-    best = min((resource.in_flight, resource.priority) for resource in free)
-    equal = {r.provider_id: r for r in free if (r.in_flight, r.priority) == best}
-    start = order.index(last) + 1 if last in order else 0
-    return next(equal[id] for id in (*order[start:], *order[:start]) if id in equal)
+
+    model: str
+    resources: tuple[Resource, ...]
+    targets: dict[str, str]
+    window: int = 0
+    service_ms: float = 0.0
+    order: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.order = tuple(resource.provider_id for resource in self.resources)
+
+    def has_candidate(self, tried: Set[str] = frozenset()) -> bool:
+        """Whether any of its providers, those tried apart, may serve at all."""
+        return any(r.candidate and r.provider_id not in tried for r in self.resources)
+
+    def has_long_slots(self, tried: Set[str] = frozenset()) -> bool:
+        """Whether any enabled provider of it, up or down, those tried apart, may ever serve a long run."""
+        return any(r.enabled and r.long_capacity and r.provider_id not in tried for r in self.resources)
+
+    def turn(self, last: str | None) -> Sequence[Resource]:
+        """Return its providers from the first after ``last`` on, cyclic."""
+        if last is None or last not in self.order:
+            return self.resources
+        start = self.order.index(last) + 1
+        return self.resources[start:] + self.resources[:start]
+
+
+#: A provider as it stood when a choice was made: itself, its runs, its priority, and why it could not serve.
+Considered = tuple[Resource, int, int, str]
+
+
+def choose(
+    turn: Sequence[Resource], long: bool = False, tried: Set[str] = frozenset()
+) -> tuple[Resource | None, list[Considered]]:
+    """Return the provider to dispatch to, None when none is free, and how every one stood.
+
+    Lowest ``in_flight``, then lowest ``priority`` number, then the first in ``turn``.
+    """
+    chosen: Resource | None = None
+    considered = []
+    for resource in turn:
+        why = "tried" if tried and resource.provider_id in tried else resource.why_not(long)
+        considered.append((resource, resource.in_flight, resource.priority, why))
+        if not why and (
+            chosen is None
+            or resource.in_flight < chosen.in_flight
+            or (resource.in_flight == chosen.in_flight and resource.priority < chosen.priority)
+        ):
+            chosen = resource
+    return chosen, considered
+
+
+def too_large(tokens: int, exact: bool, window: int) -> bool:
+    """Whether a request of so many tokens, counted or estimated, cannot fit a context window; 0: no window."""
+    return window > 0 and (tokens if exact else _CERTAIN * tokens) >= window
+
+
+def why_passed_over(considered: Considered, chosen: Considered) -> str:
+    """Say in a word why one was not taken where another was; "" for the one that was."""
+    if considered[3]:
+        return considered[3]
+    if considered[0] is chosen[0]:
+        return ""
+    if considered[1] != chosen[1]:
+        return "more_in_flight"
+    return "later_priority" if considered[2] != chosen[2] else "not_its_turn"

@@ -1,101 +1,441 @@
-"""The slots of every provider, and the leases on them. Admission belongs to the edge."""
+"""The slots of every provider, the leases on them, and who waits. Admission belongs to the edge.
+
+``docs/contracts/pool.md``. The decisions are in ``admission``, ``backoff`` and ``queue``; here are their state, their
+timer and their order. The simulator runs this very code on a clock of its own, so nothing here knows a reactor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple, Protocol
 
 from zope.interface import implementer
 
 from iop.edge.config import model as config
-from iop.edge.pool.admission import Resource, choose
+from iop.edge.pool.admission import Group, Resource, choose, too_large
+from iop.edge.pool.queue import Claim, Decided, Lane, Queue
 from iop.errors import Failure
 from iop.interfaces import IRefreshable
 from iop.model import Health
 
-_RETRY_AFTER_MS = 1000
+BARE_MS: Final = 60_000
+"""How long a pending run stays without any candidate."""
+
+TURN: Final = 128
+"""Pending runs that one turn of the reactor gives slots to: sending one costs up to a tenth of a millisecond."""
+
+_RETRY_AFTER_MS: Final = 1_000
+_LONGEST_RETRY_AFTER_MS: Final = 60_000
+_NEW: Final = 0.2
 
 
-@dataclass(slots=True)
-class Group:
-    """A model and the providers that may serve it, in the order of the configuration."""
+class Timer(Protocol):
+    """A call that will be made."""
 
-    model: str
-    resources: tuple[Resource, ...]
-    order: tuple[str, ...]
-    targets: dict[str, str]
-    last: str | None = None
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Time, as Twisted's ``IReactorTime`` has it."""
+
+    def seconds(self) -> float: ...
+
+    def callLater(self, delay: float, callable: Callable[[], None], /) -> Timer: ...
+
+
+class Verdict(Enum):
+    """What a run's end says of its provider."""
+
+    SERVED = "the answer was whole"
+    REACHED = "the backend answered, with an error"
+    UNREACHED = "the backend could not be connected to"
+    UNCONFIRMED = "it was cancelled and never ended"
+    NOTHING = "nothing"
 
 
 class Lease:
-    """The right to one slot, from admission until :meth:`release`; a second release is nothing."""
+    """The right to one slot, and to one long slot if ``long``, from admission until it is released.
 
-    __slots__ = ("_held", "resource", "target")
+    :ivar target: what the provider is asked for.
+    :ivar probe: this run shows whether a provider that could not be connected to is back.
+    """
 
-    def __init__(self, resource: Resource, target: str) -> None:
+    __slots__ = ("_pool", "group", "held", "long", "probe", "resource", "since", "target")
+
+    def __init__(self, pool: Pool, resource: Resource, group: Group, long: bool, since: int) -> None:
+        self._pool = pool
         self.resource = resource
-        self.target = target
-        self._held = True
+        self.group = group
+        self.target = group.targets[resource.provider_id]
+        self.long = long
+        self.since = since
+        self.probe = resource.connecting.sent()
+        self.held = True
         resource.in_flight += 1
+        resource.long_in_flight += long
 
-    def release(self) -> None:
-        """Give the slot back."""
-        if self._held:
-            self._held = False
-            self.resource.in_flight -= 1
+    def release(self, verdict: Verdict = Verdict.NOTHING) -> None:
+        """Give the slot back; a second time is nothing."""
+        if self.held:
+            self.held = False
+            self._pool._released(self, verdict)
+
+
+class Policy(NamedTuple):
+    """What holds for every run; ``queue_timeout_ms`` 0 is no limit."""
+
+    max_queue: int
+    queue_timeout_ms: int
+    long_threshold: int
 
 
 class Prepared(NamedTuple):
-    """What another configuration makes of the pool: settings by provider, and model groups."""
+    """What another configuration makes of the pool: settings by provider, model groups, and what holds for all."""
 
     settings: dict[str, dict[str, Any]]
     groups: dict[str, Group]
+    policy: Policy
 
 
 @implementer(IRefreshable)
 class Pool:
-    """Admits runs to providers.
+    """Admits runs to providers, now or when it is their turn.
 
-    :param models: the model groups.
-    :param nodes: whose providers are the resources.
+    Nobody waits who could run: whenever anything changes, those whom it can concern are looked at from the oldest.
+
+    :param settings: the configuration whose providers are the resources.
+    :param turn: how many pending runs get slots before others have their turn.
+    :ivar last: who was served last, by model: outlives refreshes.
     """
 
-    def __init__(self, models: Iterable[config.ModelGroup], nodes: Iterable[config.Node]) -> None:
+    def __init__(self, settings: config.EdgeConfig, clock: Clock, turn: float = TURN) -> None:
+        self._clock = clock
+        self._turn = turn
         self.resources = {
             provider.id: Resource(node_id=node.id, provider_id=provider.id, **_settings(node, provider))
-            for node in nodes
+            for node in settings.nodes
             for provider in node.providers
         }
-        self.groups = self._grouped(models)
+        self.queue = Queue()
+        self.last: dict[str, str] = {}
+        self._arrivals = 0
+        self._changed: set[Resource] = set()
+        self._scanning = self._again_soon = False
+        self._together = 0
+        self._shut: set[Resource] = set()
+        self._timer: tuple[int, Timer] | None = None
+        self.groups: dict[str, Group] = {}
+        self.policy = _policy(settings)
+        self._take(self._grouped(settings.models))
 
     def _grouped(self, models: Iterable[config.ModelGroup]) -> dict[str, Group]:
         return {
             model.id: Group(
                 model.id,
                 tuple(self.resources[provider.id] for provider in model.providers),
-                tuple(provider.id for provider in model.providers),
                 {provider.id: provider.target for provider in model.providers},
+                model.context_window_tokens or 0,
             )
             for model in models
         }
 
-    def admit(self, model: str) -> Lease:
-        """Take a slot for a run of ``model``.
+    def _take(self, groups: dict[str, Group]) -> None:
+        for id in groups.keys() & self.groups.keys():
+            groups[id].service_ms = self.groups[id].service_ms
+        self.groups = groups
+        for resource in self.resources.values():
+            resource.groups = []
+        for group in groups.values():
+            for resource in group.resources:
+                resource.groups.append(group)
 
-        :raises Failure: ``model_not_found``, ``no_provider`` or ``queue_full``.
+    def now(self) -> int:
+        """In milliseconds of the clock."""
+        return round(self._clock.seconds() * 1000)
+
+    # ---- admission ----------------------------------------------------------------------------------------------
+
+    def admit(self, claim: Claim) -> Lease | None:
+        """Take a slot for a run that arrives; None: it waits, and is told.
+
+        :raises Failure: ``model_not_found``, ``context_length_exceeded``, ``no_provider``,
+            ``long_context_unavailable`` or ``queue_full``.
         """
-        group = self.groups.get(model)
+        self._arrivals += 1
+        now = self.now()
+        claim.seq, claim.arrived, claim.since = self._arrivals, now, now
+        group = self._judged(claim)
+        if not group.has_candidate():
+            raise _no_provider()
+        if claim.long and not group.has_long_slots():
+            raise _long_context_unavailable()
+        chosen, considered = choose(group.turn(self.last.get(group.model)), claim.long)
+        if chosen is not None and not self._changed and not self._scanning:
+            claim.trail.append(Decided(now, considered, chosen))
+            return self._lease(group, chosen, claim.long, now)
+        claim.trail.append(Decided(now, considered, None))
+        if chosen is None and self.queue.size >= self.policy.max_queue:
+            raise Failure("queue_full", "the queue is full", retry_after_ms=self._retry_after(group))
+        self._wait(claim, group, now)
+        return None
+
+    def _judged(self, claim: Claim) -> Group:
+        """The group of a run, by the policy as it is now; :raises Failure:."""
+        group = self.groups.get(claim.model)
         if group is None:
             raise Failure("model_not_found", "the model does not exist", param="model")
-        candidates = [resource for resource in group.resources if resource.candidate]
-        if not candidates:
-            raise Failure("no_provider", "no provider of the model is up", retry_after_ms=_RETRY_AFTER_MS)
-        chosen = choose(candidates, group.order, group.last)
+        claim.long = claim.tokens >= self.policy.long_threshold
+        if too_large(claim.tokens, claim.exact, group.window):
+            raise Failure(
+                "context_length_exceeded",
+                f"the request is {'' if claim.exact else 'about '}{claim.tokens} tokens long, and the model's context "
+                f"window is {group.window}",
+                param="messages",
+            )
+        return group
+
+    def _lease(self, group: Group, resource: Resource, long: bool, now: int) -> Lease:
+        self.last[group.model] = resource.provider_id
+        return Lease(self, resource, group, long, now)
+
+    def _wait(self, claim: Claim, group: Group, now: int) -> None:
+        lane = self.queue.add(claim)
+        if len(lane.claims) == 1 and not group.has_candidate(claim.tried):
+            lane.bare_since = now
+            self._arm(now + BARE_MS)
+        self.queue.limit(claim, self.policy.queue_timeout_ms)
+        if claim.deadline:
+            self._arm(claim.deadline)
+
+    def again(self, claim: Claim, lease: Lease, failure: Failure, verdict: Verdict) -> bool:
+        """Release a run's slot and look for another provider, those tried apart; whether there may be one.
+
+        It keeps its place in the order of arrival, and waits whatever the length of the queue.
+        """
+        with self.together():
+            claim.tried |= {lease.resource.provider_id}
+            claim.first_failure = claim.first_failure or failure
+            lease.release(verdict)
+            group = self.groups.get(claim.model)
+            if group is None or not group.has_candidate(claim.tried):
+                return False
+            if claim.long and not group.has_long_slots(claim.tried):
+                return False
+            claim.since = self.now()
+            self._wait(claim, group, claim.since)
+            self._changed.update(group.resources)
+        return True
+
+    def withdraw(self, claim: Claim) -> None:
+        """A pending run is not wanted any more."""
+        if claim.lane is not None:
+            claim.waited += self.now() - claim.since
+            self.queue.remove(claim)
+            self._disarm()
+
+    def _released(self, lease: Lease, verdict: Verdict) -> None:
+        resource = lease.resource
+        resource.in_flight -= 1
+        resource.long_in_flight -= lease.long
+        if verdict is Verdict.SERVED:
+            resource.unconfirmed = False
+            took, before = self.now() - lease.since, lease.group.service_ms
+            lease.group.service_ms = before + _NEW * (took - before) if before else took
+        elif verdict is Verdict.UNCONFIRMED:
+            resource.unconfirmed = True
+        connecting = resource.connecting
+        if verdict is Verdict.UNREACHED:
+            if connecting.failed(lease.probe, self.now()):
+                self._shut.add(resource)
+                self._candidates_changed(resource)
+                self._arm(connecting.until or 0)
+        elif verdict is Verdict.SERVED or verdict is Verdict.REACHED:
+            connecting.reached(lease.probe)
+        else:
+            connecting.returned(lease.probe)
+        if self.queue.size:
+            self._look(resource)
+
+    # ---- what changes -------------------------------------------------------------------------------------------
+
+    def node_changed(self, node_id: str, reachable: bool, health: Callable[[str], tuple[Health, str]]) -> None:
+        """A node came, went, drains, or said how its providers are."""
+        with self.together():
+            for resource in self.resources.values():
+                if resource.node_id != node_id:
+                    continue
+                was = resource.candidate
+                before, (resource.health, resource.said) = resource.health, health(resource.provider_id)
+                resource.reachable = reachable
+                if resource.health is Health.UP and before is not Health.UP:
+                    resource.connecting.clear()  # it has just been connected to
+                    self._shut.discard(resource)
+                if resource.candidate is not was:
+                    self._candidates_changed(resource)
+                self._changed.add(resource)
+
+    def _candidates_changed(self, resource: Resource) -> None:
+        """Runs may have got their first candidate, or lost their last one."""
+        now = self.now()
+        for group in resource.groups:
+            for lane in self.queue.lanes_of(group.model):
+                if group.has_candidate(lane.tried):
+                    lane.bare_since = None
+                elif lane.bare_since is None:
+                    lane.bare_since = now
+                    self._arm(now + BARE_MS)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What happens inside happens at once: pending runs are looked at when all of it has happened."""
+        self._together += 1
+        try:
+            yield
+        finally:
+            self._together -= 1
+            self._scan()
+
+    # ---- whose turn it is ---------------------------------------------------------------------------------------
+
+    def _look(self, resource: Resource) -> None:
+        self._changed.add(resource)
+        self._scan()
+
+    def _scan(self) -> None:
+        """Give slots to those who can have one now, from the oldest."""
+        if self._scanning or self._together or self._again_soon:
+            return
+        self._scanning = True
+        left = self._turn
+        try:
+            while self._changed and self.queue.size:
+                changed, self._changed = self._changed, set()
+                heads = [(lane.first.seq, lane) for lane in self._waiting_for(changed)]
+                heapify(heads)
+                while heads:
+                    lane = heappop(heads)[1]
+                    if not left:
+                        self._changed |= changed
+                        self._soon()
+                        return
+                    if not lane.claims or not self._serve(lane):
+                        continue  # nothing that happens here makes a slot free for it
+                    left -= 1
+                    if self._changed:  # something ended meanwhile: somebody older may be next
+                        self._changed |= changed
+                        break
+                    if len(changed) == 1 and _full(changed):
+                        break
+                    if lane.claims:
+                        heappush(heads, (lane.first.seq, lane))
+            self._changed.clear()
+        finally:
+            self._scanning = False
+        self._disarm()
+
+    def _waiting_for(self, changed: Iterable[Resource]) -> Iterable[Lane]:
+        """The lanes that one of these providers can serve now."""
+        found = {}
+        for resource in changed:
+            for group in resource.groups:
+                for lane in self.queue.lanes_of(group.model):
+                    if not resource.why_not(lane.long) and resource.provider_id not in lane.tried:
+                        found[id(lane)] = lane
+        return found.values()
+
+    def _serve(self, lane: Lane) -> bool:
+        group = self.groups[lane.model]
+        chosen, considered = choose(group.turn(self.last.get(group.model)), lane.long, lane.tried)
         if chosen is None:
-            raise Failure("queue_full", "every slot of the model is taken", retry_after_ms=_RETRY_AFTER_MS)
-        group.last = chosen.provider_id
-        return Lease(chosen, group.targets[chosen.provider_id])
+            return False
+        claim, now = lane.first, self.now()
+        self.queue.remove(claim)
+        claim.waited += now - claim.since
+        claim.trail.append(Decided(now, considered, chosen))
+        claim.granted(self._lease(group, chosen, lane.long, now))
+        return True
+
+    def _soon(self) -> None:
+        self._again_soon = True
+
+        def go_on() -> None:
+            self._again_soon = False
+            self._scan()
+
+        self._clock.callLater(0, go_on)
+
+    # ---- time ---------------------------------------------------------------------------------------------------
+
+    def _arm(self, due: int) -> None:
+        """Be called when something is due; early is no harm."""
+        if self._timer is not None:
+            if self._timer[0] <= due:
+                return
+            self._timer[1].cancel()
+        self._timer = due, self._clock.callLater(max(0, due - self.now()) / 1000, self._time)
+
+    def _disarm(self) -> None:
+        """Nobody waits for anything: neither does the clock."""
+        if self._timer is not None and not self.queue.size and not self._shut:
+            self._timer[1].cancel()
+            self._timer = None
+
+    def _due(self) -> int | None:
+        times = [self.queue.next_deadline()]
+        times += [lane.bare_since + BARE_MS for lane in self.queue.lanes() if lane.bare_since is not None]
+        times += [resource.connecting.until for resource in self._shut]
+        return min((time for time in times if time is not None), default=None)
+
+    def _time(self) -> None:
+        """End the waits that have lasted too long, the timeouts first; let shut providers be tried again."""
+        self._timer = None
+        now = self.now()
+        with self.together():
+            for claim in self.queue.overdue(now):
+                self._end_wait(claim, self._timed_out(claim))
+            late = [
+                claim
+                for lane in self.queue.lanes()
+                if lane.bare_since is not None and lane.bare_since + BARE_MS <= now
+                for claim in lane.claims.values()
+            ]
+            for claim in sorted(late, key=lambda claim: claim.seq):
+                self._end_wait(claim, claim.first_failure or _no_provider())
+            for resource in [each for each in self._shut if (each.connecting.until or 0) <= now]:
+                self._shut.discard(resource)
+                resource.connecting.try_again()
+                self._candidates_changed(resource)
+                self._changed.add(resource)
+        self._arm_next()
+
+    def _arm_next(self) -> None:
+        due = self._due()
+        if due is not None:
+            self._arm(due)
+
+    def _end_wait(self, claim: Claim, failure: Failure) -> None:
+        if claim.lane is None:  # what became of another one ended it
+            return
+        claim.waited += self.now() - claim.since
+        self.queue.remove(claim)
+        claim.refused(failure)
+
+    def _timed_out(self, claim: Claim) -> Failure:
+        after = self._retry_after(self.groups.get(claim.model))
+        return Failure("queue_timeout", "no slot of the model became free in time", retry_after_ms=after)
+
+    def _retry_after(self, group: Group | None) -> int:
+        """When a slot may be free for one more, by how long runs took lately."""
+        if group is None or not group.service_ms:
+            return _RETRY_AFTER_MS
+        slots = sum(resource.capacity for resource in group.resources if resource.candidate)
+        ahead = 1 + sum(len(lane.claims) for lane in self.queue.lanes_of(group.model))
+        wait = math.ceil(group.service_ms * ahead / max(1, slots))
+        return min(max(wait, _RETRY_AFTER_MS), _LONGEST_RETRY_AFTER_MS)
 
     # ---- IRefreshable: resources stay, so that leases in hand do ------------------------------------------------
 
@@ -104,36 +444,92 @@ class Pool:
         settings = {provider.id: _settings(node, provider) for node in config.nodes for provider in node.providers}
         if settings.keys() != self.resources.keys():
             raise Failure("internal", "providers come and go with a restart only")
-        return Prepared(settings, self._grouped(config.models))
+        return Prepared(settings, self._grouped(config.models), _policy(config))
 
     def commit(self, token: Prepared) -> None:
-        """Go over; a capacity may now be less than what is in flight, and who was served last is remembered."""
+        """Go over; a capacity may now be less than what is in flight. :meth:`judge` follows."""
         for id, settings in token.settings.items():
             for name, value in settings.items():
                 setattr(self.resources[id], name, value)
-        for id in token.groups.keys() & self.groups.keys():
-            token.groups[id].last = self.groups[id].last
-        self.groups = token.groups
+        self._take(token.groups)
+        self.policy = token.policy
 
     def abandon(self, token: Prepared) -> None:
         """Forget it."""
 
-    def node_changed(self, node_id: str, reachable: bool, health: Callable[[str], Health]) -> None:
-        """A node came, went, drains, or said how its providers are."""
-        for resource in self.resources.values():
-            if resource.node_id == node_id:
-                resource.reachable = reachable
-                resource.health = health(resource.provider_id)
+    def judge(self) -> None:
+        """Judge every pending run again, from the oldest, as if it arrived now, but for its place and its waiting."""
+        now = self.now()
+        bare = {(lane.model, lane.tried): lane.bare_since for lane in self.queue.lanes()}
+        pending, refused = list(self.queue), []
+        for claim in pending:
+            self.queue.remove(claim)
+        self.queue.unlimit()
+        with self.together():
+            self._changed.update(self.resources.values())
+            for claim in pending:
+                try:
+                    group = self._judged_again(claim, now)
+                except Failure as failure:
+                    refused.append((claim, failure))
+                    continue
+                self._wait(claim, group, now)
+                since = bare[claim.model, claim.tried]
+                if claim.lane is not None and claim.lane.bare_since is not None and since is not None:
+                    claim.lane.bare_since = since  # a refresh does not begin its sixty seconds anew
+            for claim, why in refused:
+                claim.waited += now - claim.since
+                claim.refused(why)
+        self._arm_next()
+
+    def _judged_again(self, claim: Claim, now: int) -> Group:
+        group = self._judged(claim)
+        if claim.long and not group.has_long_slots(claim.tried):
+            raise _long_context_unavailable()
+        timeout = self.policy.queue_timeout_ms
+        if timeout and claim.waited + now - claim.since >= timeout:
+            raise self._timed_out(claim)
+        return group
+
+    # ---- seen from outside --------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
         """Whether any provider of any model group can serve."""
-        return any(resource.candidate for group in self.groups.values() for resource in group.resources)
+        return any(group.has_candidate() for group in self.groups.values())
 
     @property
     def in_flight(self) -> int:
         """Leases held, all providers together."""
         return sum(resource.in_flight for resource in self.resources.values())
+
+    def queued(self, resource: Resource, *, long: bool = False) -> int:
+        """Count the pending runs for which a provider is a candidate; only the long ones, if so asked."""
+        if not resource.candidate:
+            return 0
+        return sum(
+            len(lane.claims)
+            for group in resource.groups
+            for lane in self.queue.lanes_of(group.model)
+            if resource.provider_id not in lane.tried and (lane.long or not long)
+        )
+
+
+def _full(resources: Iterable[Resource]) -> bool:
+    return all(resource.in_flight >= resource.capacity for resource in resources)
+
+
+def _no_provider() -> Failure:
+    return Failure("no_provider", "no provider of the model is up", retry_after_ms=_RETRY_AFTER_MS)
+
+
+def _long_context_unavailable() -> Failure:
+    return Failure("long_context_unavailable", "no provider of the model takes requests as long as this one")
+
+
+def _policy(settings: config.EdgeConfig) -> Policy:
+    pool = settings.provider_pool
+    return Policy(pool.max_queue, pool.queue_timeout_ms, settings.long_context_threshold_tokens)
 
 
 def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
@@ -144,6 +540,7 @@ def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
         "long_capacity": provider.long_context_capacity,
         "priority": provider.priority,
         "enabled": provider.enabled,
+        "once": provider.runtime_type == "cli",
         "cancel_patience": _cancel_patience(node, provider),
     }
 

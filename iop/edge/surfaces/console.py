@@ -9,6 +9,7 @@ import json
 import os.path
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -22,7 +23,11 @@ LIMITS: Final = Limits(body=1 << 20)
 
 _JSON: Final = (b"content-type", b"application/json")
 
+_RUNS: Final = b"/v1/runs/"
+
 Handler = Callable[[Exchange], None]
+
+Show = Callable[[], dict[str, Any]]
 
 
 class RefreshAsked(NamedTuple):
@@ -56,15 +61,21 @@ class Console:
     """Answers operators; an :class:`iop.http.server.Application`.
 
     :param status: what the edge is doing now.
+    :param pool: how its pool is.
+    :param explain: the story of a run, by its id or that of its request.
     """
 
     log = Logger()
 
-    def __init__(self, status: Callable[[], dict[str, Any]], refresher: Refresher) -> None:
+    def __init__(self, status: Show, pool: Show, explain: Callable[[str], Any], refresher: Refresher) -> None:
         self._status = status
+        self._pool = pool
+        self._explain = explain
         self._refresher = refresher
         self._routes: Mapping[bytes, tuple[bytes, Handler]] = {
             b"/v1/status": (b"GET", self._show_status),
+            b"/v1/pool": (b"GET", self._show_pool),
+            _RUNS: (b"GET", self._show_run),
             b"/v1/config/refresh": (b"POST", self._refresh),
         }
 
@@ -72,7 +83,8 @@ class Console:
 
     def admit(self, exchange: Exchange) -> None:
         """Find what is asked for, or answer that there is no such thing."""
-        route = self._routes.get(exchange.path)
+        path = exchange.path
+        route = self._routes.get(_RUNS if path.startswith(_RUNS) else path)
         if route is None:
             self.refuse(exchange, Failure("unknown_url", "there is nothing here"))
         elif exchange.method != route[0]:
@@ -96,6 +108,15 @@ class Console:
 
     def _show_status(self, exchange: Exchange) -> None:
         _answer(exchange, 200, self._status())
+
+    def _show_pool(self, exchange: Exchange) -> None:
+        _answer(exchange, 200, self._pool())
+
+    def _show_run(self, exchange: Exchange) -> None:
+        found = self._explain(unquote(exchange.path[len(_RUNS) :].decode("latin-1")))
+        if found is None:
+            raise Failure("unknown_url", "nobody remembers such a run")
+        _answer(exchange, 200, found)
 
     def _refresh(self, exchange: Exchange) -> None:
         """It goes on when the client leaves."""

@@ -9,6 +9,7 @@ from iop.edge.config import EdgeConfig
 from iop.edge.config.model import Node, Provider
 from iop.edge.nodes.registry import Entry
 from iop.edge.pool.admission import Resource
+from iop.edge.pool.pool import Pool
 from iop.edge.runs import Runs
 from iop.model import Health
 
@@ -18,18 +19,16 @@ def status(config: EdgeConfig, revision: str, uptime: float, runs: Runs) -> dict
 
     :param uptime: in seconds.
     """
-    resources = runs.pool.resources
     return {
         "edge": {"id": config.edge.id, "name": config.edge.name},
         "version": iop.__version__,
         "uptime_ms": int(uptime * 1000),
         "revision": revision,
         "draining": runs.draining,
-        "in_flight": len(runs.active),
+        "in_flight": len(runs.active) - runs.pool.queue.size,
+        "queued": runs.pool.queue.size,
         "nodes": [_node(runs.nodes.entries[node.id]) for node in config.nodes],
-        "providers": [
-            _provider(node, provider, resources[provider.id]) for node in config.nodes for provider in node.providers
-        ],
+        "providers": snapshots(config, runs.pool),
         "models": [
             {
                 "id": model.id,
@@ -57,8 +56,40 @@ def _node(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _provider(node: Node, provider: Provider, resource: Resource) -> dict[str, Any]:
-    """A provider's ``ProviderSnapshot`` (``docs/contracts/wire.md``)."""
+def pool_status(config: EdgeConfig, pool: Pool) -> dict[str, Any]:
+    """The providers, and who waits for them, by model, the oldest first."""
+    now = pool.now()
+    waiting: dict[str, list[int]] = {}
+    for claim in pool.queue:
+        waiting.setdefault(claim.model, []).append(claim.waited + now - claim.since)
+    return {
+        "queued": pool.queue.size,
+        "max_queue": pool.policy.max_queue,
+        "queue_timeout_ms": pool.policy.queue_timeout_ms,
+        "providers": snapshots(config, pool),
+        "reasons": {r.name: r.said for r in pool.resources.values() if r.said},
+        "models": [
+            {
+                "id": model.id,
+                "queued": len(waiting.get(model.id, ())),
+                "longest_wait_ms": max(waiting.get(model.id, ()), default=0),
+                "service_ms": round(pool.groups[model.id].service_ms),
+            }
+            for model in config.models
+        ],
+    }
+
+
+def snapshots(config: EdgeConfig, pool: Pool) -> list[dict[str, Any]]:
+    """Every provider's ``ProviderSnapshot`` (``docs/contracts/wire.md``), in the order of the configuration."""
+    return [
+        _provider(node, provider, pool.resources[provider.id], pool)
+        for node in config.nodes
+        for provider in node.providers
+    ]
+
+
+def _provider(node: Node, provider: Provider, resource: Resource, pool: Pool) -> dict[str, Any]:
     return {
         "node_id": node.id,
         "provider_id": provider.id,
@@ -69,10 +100,10 @@ def _provider(node: Node, provider: Provider, resource: Resource) -> dict[str, A
         "models": sorted(provider.models),
         "capacity": resource.capacity if resource.enabled else 0,
         "in_flight": resource.in_flight,
-        "queued": 0,
+        "queued": pool.queued(resource),
         "long_context_capacity": resource.long_capacity if resource.enabled else 0,
-        "long_in_flight": 0,
-        "long_queued": 0,
+        "long_in_flight": resource.long_in_flight,
+        "long_queued": pool.queued(resource, long=True),
         "priority": resource.priority,
     }
 
@@ -86,6 +117,8 @@ def _availability(resource: Resource) -> str:
 def _health(resource: Resource) -> Health:
     if not resource.enabled:
         return Health.DISABLED
-    if resource.unconfirmed and resource.health is not Health.DOWN:
+    if resource.connecting.shut:
+        return Health.DOWN
+    if (resource.unconfirmed or resource.connecting.on_trial) and resource.health is not Health.DOWN:
         return Health.DEGRADED
     return resource.health

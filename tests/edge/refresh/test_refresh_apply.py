@@ -9,6 +9,7 @@ import pytest
 from gateway_in_memory import document, node
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pool_claims import ask
 from refreshing import BAD, CUT, FAIL, RESTART, SILENT, TAKE, Part, ScriptedNode, World, load, reports, two_nodes
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
@@ -17,7 +18,6 @@ from iop.edge.config import revision
 from iop.edge.nodes.payload import payload_of
 from iop.edge.refresh import RefreshResult, Status
 from iop.edge.refresh.apply import MOST_WAITING
-from iop.errors import Failure
 from iop.interfaces import IRefreshable
 
 pytestmark = pytest.mark.usefixtures("logged")
@@ -303,41 +303,40 @@ def test_a_second_link_of_a_dead_node_waits_too() -> None:
 def test_leases_in_hand_stay() -> None:
     world = World(document(node("n1", "p1", capacity=3)))
     world.node("n1")
-    leases = [world.pool.admit("m") for _ in range(3)]
+    runs = [ask(world.pool) for _ in range(3)]
     assert world.refresh(document(node("n1", "p1", capacity=1))).status is Status.APPLIED
     assert world.pool.in_flight == 3
-    for lease in leases[:2]:
-        with pytest.raises(Failure, match="taken"):
-            world.pool.admit("m")
-        lease.release()
-    leases[2].release()
-    assert world.pool.in_flight == 0
-    world.pool.admit("m")
+    late = ask(world.pool)
+    for run in runs[:2]:
+        assert late.waiting
+        run.end()
+    assert late.waiting
+    runs[2].end()
+    assert late.provider == "p1"
     assert world.pool.in_flight == 1
 
 
 def test_who_was_served_last_is_remembered() -> None:
     world = World(document(node("n1", "p1", "p2", "p3")))
     world.node("n1")
-    lease = world.pool.admit("m")
-    assert lease.resource.provider_id == "p1"
-    lease.release()
+    run = ask(world.pool)
+    assert run.provider == "p1"
+    run.end()
     made = document(node("n1", "p1", "p2", "p3"))
     made["models"][0]["providers"] = ["p2", "p1", "p3"]
     world.refresh(made)
-    assert world.pool.admit("m").resource.provider_id == "p3"
+    assert ask(world.pool).provider == "p3"
 
 
 def test_a_provider_that_is_switched_off_is_no_candidate() -> None:
     world = World(document(node("n1", "p1")))
     world.node("n1")
-    lease = world.pool.admit("m")
+    run = ask(world.pool)
     world.refresh(document(node("n1", "p1", enabled=False)))
-    with pytest.raises(Failure, match="no provider"):
-        world.pool.admit("m")
-    lease.release()
+    assert ask(world.pool).code == "no_provider"
+    run.end()
     world.refresh(document(node("n1", "p1")))
-    assert world.pool.admit("m").resource is lease.resource
+    assert ask(world.pool).provider == run.provider
 
 
 def test_models_come_go_and_change_their_target() -> None:
@@ -345,7 +344,7 @@ def test_models_come_go_and_change_their_target() -> None:
     made["models"] = [{"id": "m", "providers": [{"id": "p1", "target": "a"}]}, {"id": "old", "providers": []}]
     world = World(made)
     world.node("n1")
-    lease = world.pool.admit("m")
+    lease = ask(world.pool).lease
     world.net.run(100)
     made = copy.deepcopy(made)
     made["models"] = [
@@ -353,9 +352,9 @@ def test_models_come_go_and_change_their_target() -> None:
         {"id": "new", "providers": [{"id": "p1", "target": "a"}]},
     ]
     assert world.refresh(made).status is Status.APPLIED
-    assert (lease.target, world.pool.admit("m").target, world.pool.admit("new").target) == ("a", "b", "a")
-    with pytest.raises(Failure, match="does not exist"):
-        world.pool.admit("old")
+    leases = [lease, ask(world.pool, tokens=1).lease, ask(world.pool, "new").lease]
+    assert [each.target for each in leases if each is not None] == ["a", "b", "a"]
+    assert ask(world.pool, "old").code == "model_not_found"
     shown = world.surface._models
     assert {id: (each["created"], each.get("max_model_len")) for id, each in shown.items()} == {
         "m": (0, 9),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
 from iop import model as m
 from iop.edge.runs import Run
 from iop.edge.surfaces.openai import codec
@@ -9,10 +13,16 @@ from iop.errors import Failure
 from iop.http import sse
 from iop.http.server import Exchange
 
-_OF_STREAMS = {b"cache-control": b"no-cache", b"x-accel-buffering": b"no"}
+_EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
+_OF_STREAMS: Final = {b"cache-control": b"no-cache", b"x-accel-buffering": b"no"}
 
 HOLD = 1 << 20
 """Bytes of a non-streaming answer that wait for its end, so that a break before it can still be a 502."""
+
+COMMENT_SECONDS: Final = 5.0
+"""Between two signs of life to a client whose stream waits for a slot (``docs/contracts/pool.md``, Queue)."""
+
+_COMMENT: Final = sse.comment("waiting for a free slot")
 
 
 class PassthroughAnswer:
@@ -20,22 +30,66 @@ class PassthroughAnswer:
 
     :param headers: of the edge's own, for every answer to this request.
     :param window: the run's window; no more than that is ever held.
+    :param stream: whether the client asked for a stream: only such a one is told that it waits.
     """
 
-    __slots__ = ("_exchange", "_flowing", "_head", "_headers", "_held", "_hold", "_size", "_unread", "run")
+    __slots__ = (
+        "_clock",
+        "_exchange",
+        "_flowing",
+        "_head",
+        "_headers",
+        "_held",
+        "_hold",
+        "_opened",
+        "_size",
+        "_stream",
+        "_timer",
+        "_unread",
+        "run",
+    )
 
-    def __init__(self, exchange: Exchange, headers: codec.RawHeaders, window: int) -> None:
+    def __init__(
+        self, exchange: Exchange, headers: codec.RawHeaders, window: int, clock: IReactorTime, *, stream: bool
+    ) -> None:
         self._exchange = exchange
         self._headers = headers
         self._hold = min(HOLD, window)
+        self._clock = clock
+        self._stream = stream
         self._head = m.HttpResponseHead(200)
         self._held: list[bytes] = []
         self._size = 0
         self._unread = 0
-        self._flowing = False
+        self._opened = self._flowing = False
+        self._timer: IDelayedCall | None = None
         self.run: Run | None = None
         exchange.on_gone = self._gone
         exchange.on_drained = self._drained
+
+    # ---- while it waits -----------------------------------------------------------------------------------------
+
+    def waits(self) -> None:
+        if self._stream and self._timer is None:
+            self._timer = self._clock.callLater(COMMENT_SECONDS, self._comment)
+
+    def _comment(self) -> None:
+        self._timer = self._clock.callLater(COMMENT_SECONDS, self._comment)
+        if not self._opened:
+            self._opened = True
+            self._exchange.start(200, [_EVENT_STREAM, *_OF_STREAMS.items(), *self._headers])
+        self._exchange.write(_COMMENT)
+
+    def sent(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def again(self) -> bool:
+        if self._flowing:
+            return False
+        self._held, self._size = [], 0
+        return True
 
     # ---- from the run -------------------------------------------------------------------------------------------
 
@@ -43,8 +97,8 @@ class PassthroughAnswer:
         if start.http is None:
             raise Failure("upstream_error", "the provider's answer has no form that can be passed on here")
         self._head = start.http
-        if self._streams:
-            self._flow()
+        if self._opened and not self._streams:
+            raise Failure("upstream_error", "the provider did not answer with a stream")
 
     def delta(self, delta: m.Delta) -> None:
         body = delta.body
@@ -56,31 +110,42 @@ class PassthroughAnswer:
             return
         self._held.append(body)
         self._size += len(body)
-        if self._size >= self._hold:
+        if self._size >= self._hold or self._streams:
             self._flow()
             held, self._held = b"".join(self._held), []
             self.delta(m.Delta(held))
 
     def completed(self, complete: m.Complete) -> None:
+        if self._streams and not self._flowing:
+            self._flow()
         if self._flowing:
             self._exchange.finish()
         else:
             self._exchange.respond(self._head.status, self._response_headers(), b"".join(self._held))
 
     def whole(self, whole: m.Whole) -> None:
+        if self._opened:
+            self._head = whole.http
+            if self._streams:
+                self._exchange.write(whole.body)
+                self._exchange.finish()
+            else:
+                self.failed(Failure("upstream_error", "the provider did not answer with a stream"), None)
+            return
         headers = [*codec.response_headers(whole.http.headers), *self._headers]
         self._exchange.respond(whole.http.status, headers, whole.body)
 
     def failed(self, failure: Failure, usage: m.Usage | None) -> None:
         exchange = self._exchange
-        if not self._flowing:
-            headers = [*codec.error_headers(failure), *self._headers]
-            exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
-        elif self._streams:
+        self.sent()
+        if self._opened or (self._flowing and self._streams):
             exchange.write(sse.event(codec.error_object(failure)))
             exchange.finish()
-        else:
+        elif self._flowing:
             exchange.abort()
+        else:
+            headers = [*codec.error_headers(failure), *self._headers]
+            exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
 
     # ---- to the client ------------------------------------------------------------------------------------------
 
@@ -92,7 +157,10 @@ class PassthroughAnswer:
         return [*codec.response_headers(self._head.headers), *self._headers]
 
     def _flow(self) -> None:
+        """From here on nothing can be taken back."""
         self._flowing = True
+        if self._opened:
+            return
         headers = self._response_headers()
         if self._streams:
             headers = [header for header in headers if header[0] not in _OF_STREAMS]
@@ -105,5 +173,6 @@ class PassthroughAnswer:
             self.run.taken(size)
 
     def _gone(self) -> None:
+        self.sent()
         if self.run is not None:
             self.run.cancel()

@@ -12,6 +12,7 @@ from zope.interface import implementer
 
 from iop import model as m
 from iop.edge.config import model as config
+from iop.edge.pool.estimate import estimate
 from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.auth import Gate
@@ -181,7 +182,7 @@ class OpenAISurface:
     def _chat(self, exchange: Exchange, context: Context) -> None:
         request = codec.ChatRequest.parse(exchange.body)
         headers = codec.forwarded(exchange.headers, context.request_id)
-        answer = PassthroughAnswer(exchange, context.headers, self._runs.window)
+        answer = PassthroughAnswer(exchange, context.headers, self._runs.window, self._clock, stream=request.stream)
         answer.run = self._runs.start(
             Ask(
                 model=request.model,
@@ -190,6 +191,7 @@ class OpenAISurface:
                 secret_headers=context.secret_headers,
                 metadata={} if request.include_usage or not request.stream else codec.STRIP_USAGE,
                 request_id=headers[0][1],
+                tokens=estimate(request.document),
             ),
             answer,
         )

@@ -1,0 +1,126 @@
+"""What admission costs: slots taken and given back a second, with nobody waiting and with many; and the longest stall.
+
+    python bench/pool.py [--seconds 2]
+
+1,000 providers in 100 model groups of 10. Every figure is printed with its ratio to an empty loop of the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from iop.edge.config import load_document
+from iop.edge.pool.pool import Lease, Pool
+from iop.edge.pool.queue import Claim
+from iop.edge.pool.simulate import VirtualClock
+from iop.errors import Failure
+from iop.model import Health
+
+GROUPS, EACH, CAPACITY = 100, 10, 4
+
+
+class _Run(Claim):
+    """A run that holds its slot until it is told to end."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model, 100, exact=True)
+        self.held: Lease | None = None
+
+    def granted(self, lease: Lease) -> None:
+        self.held = lease
+
+    def refused(self, failure: Failure) -> None:
+        raise failure
+
+
+def _document() -> dict[str, Any]:
+    nodes, models = [], []
+    for group in range(GROUPS):
+        ids = [f"p{group}-{each}" for each in range(EACH)]
+        providers = [
+            {
+                "id": id,
+                "type": "scripted",
+                "category": "api",
+                "adapter": "a",
+                "models": [f"m{group}"],
+                "capacity": CAPACITY,
+            }
+            for id in ids
+        ]
+        adapters = [{"name": "a", "type": "scripted"}]
+        nodes.append({"id": f"n{group}", "token": f"n{group}", "adapters": adapters, "providers": providers})
+        models.append({"id": f"m{group}", "providers": ids})
+    policy = {"max_queue": 20_000, "queue_timeout_ms": 0}
+    return {"edge": {"id": "e"}, "openai": False, "provider_pool": policy, "models": models, "nodes": nodes}
+
+
+def _pool() -> Pool:
+    pool = Pool(load_document(_document()).config, VirtualClock())
+    for group in range(GROUPS):
+        pool.node_changed(f"n{group}", True, lambda _: (Health.UP, ""))
+    return pool
+
+
+def _arrive(pool: Pool, number: int, runs: list[_Run] | deque[_Run]) -> None:
+    run = _Run(f"m{number % GROUPS}")
+    lease = pool.admit(run)
+    if lease is not None:
+        run.held = lease
+    runs.append(run)
+
+
+def _rate(step: Callable[[int], None], seconds: float) -> tuple[float, float]:
+    """Return steps a second, and the longest one in milliseconds."""
+    longest, count, begun = 0.0, 0, time.perf_counter()
+    before = begun
+    while before - begun < seconds:
+        step(count)
+        count += 1
+        now = time.perf_counter()
+        longest, before = max(longest, now - before), now
+    return count / (before - begun), 1000 * longest
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
+    seconds = parser.parse_args().seconds
+    empty, _ = _rate(lambda number: None, seconds)
+
+    free, runs = _pool(), list[_Run]()
+
+    def take_and_give(number: int) -> None:
+        _arrive(free, number, runs)
+        held = runs.pop().held
+        assert held is not None
+        held.release()
+
+    crowded, queue = _pool(), deque[_Run]()
+    for number in range(GROUPS * EACH * CAPACITY + 10_000):
+        _arrive(crowded, number, queue)
+    assert crowded.queue.size == 10_000
+
+    def end_and_arrive(number: int) -> None:
+        run = queue.popleft()
+        assert run.held is not None
+        run.held.release()
+        _arrive(crowded, number, queue)
+
+    gc.collect()
+    gc.freeze()  # as an edge does when it is up
+    for words, step in (("nobody waits", take_and_give), ("10,000 wait", end_and_arrive)):
+        rate, longest = _rate(step, seconds)
+        print(f"{words:14} {rate:9,.0f} a second, {empty / rate:5.1f} empty loops each; longest stall {longest:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

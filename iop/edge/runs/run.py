@@ -1,0 +1,383 @@
+"""One run: admitted, dispatched, perhaps to another provider again, and ended exactly once.
+
+A run holds its lease from admission until its terminal event, the loss of its link, or, after a cancel that nobody
+confirms, the end of patience (``docs/contracts/wire.md``, Cancel; ``docs/contracts/pool.md``, Failover).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Final, NamedTuple, Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger, LogLevel
+
+from iop import model as m
+from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
+from iop.edge.nodes.registry import Registry
+from iop.edge.pool.pool import Lease, Pool, Verdict
+from iop.edge.pool.queue import Attempted, Claim
+from iop.errors import Failure
+from iop.wire.peer import RunRules, RunState, Violation
+from iop.wire.window import Window
+
+WINDOW = 1 << 20
+"""Bytes of an answer that may be on their way to one client."""
+
+_NOTHING_RAN: Final = frozenset({"adapter_unavailable", "session_busy"})
+"""Failures after which even a run that may change something is sent elsewhere."""
+
+_SAYS_NOTHING: Final = frozenset(
+    {
+        "adapter_unavailable",
+        "answer_too_large",
+        "cancelled",
+        "deadline_exceeded",
+        "duplicate_run",
+        "internal",
+        "node_lost",
+        "protocol_error",
+        "session_busy",
+        "session_gone",
+        "upstream_timeout",
+        "workspace_invalid",
+    }
+)
+"""Failures that do not show whether the backend can be connected to."""
+
+
+class Ask(NamedTuple):
+    """What a surface wants run.
+
+    :ivar input: makes the adapter's input for a target: which one is known only after admission.
+    :ivar request_id: by which the client knows its request; for the log.
+    :ivar tokens: of the input, estimated.
+    """
+
+    model: str
+    input: Callable[[str], bytes]
+    http: m.HttpRequestHead | None = None
+    secret_headers: m.Headers = ()
+    metadata: Mapping[str, str] = {}
+    request_id: str = ""
+    tokens: int = 0
+
+
+class Answer(Protocol):
+    """Where a run's answer goes. After ``completed``, ``whole`` or ``failed`` nothing more comes."""
+
+    def waits(self) -> None:
+        """No slot is free: the run waits for one."""
+
+    def sent(self) -> None:
+        """The wait is over: the run went to a provider."""
+
+    def again(self) -> bool:
+        """What came is worth nothing, another provider is asked: whether the client has not had a byte of it."""
+
+    def started(self, start: m.Start) -> None:
+        """The answer begins."""
+
+    def delta(self, delta: m.Delta) -> None:
+        """A piece came; :meth:`Run.taken` says when it has left the edge."""
+
+    def completed(self, complete: m.Complete) -> None:
+        """The answer is whole."""
+
+    def whole(self, whole: m.Whole) -> None:
+        """The answer came whole, at once: nothing came before."""
+
+    def failed(self, failure: Failure, usage: m.Usage | None) -> None:
+        """The run failed."""
+
+
+class Service(Protocol):
+    """What a run needs of what runs it."""
+
+    clock: IReactorTime
+    log: Logger
+    nodes: Registry
+    pool: Pool
+    window: int
+
+    def over(self, run: Run) -> None:
+        """A run has ended."""
+
+
+class Run(Claim):
+    """One run on its way. :meth:`cancel` may be called at any time, and more than once.
+
+    :ivar outcome: how it ended: "complete", "cancelled" or the code of a failure; "" until then.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_ask",
+        "_patience",
+        "_rules",
+        "_service",
+        "_window",
+        "ended",
+        "id",
+        "lease",
+        "link",
+        "outcome",
+        "request_id",
+    )
+
+    def __init__(self, service: Service, ask: Ask, answer: Answer) -> None:
+        super().__init__(ask.model, ask.tokens)
+        self._service = service
+        self._ask: Ask | None = ask
+        self._answer: Answer | None = answer
+        self._patience: IDelayedCall | None = None
+        self._rules = RunRules()
+        self._window = Window(service.window)
+        self.id = new_id("run")
+        self.request_id = ask.request_id
+        self.link: NodeLink | None = None
+        self.lease: Lease | None = None
+        self.outcome = ""
+        self.ended = False
+
+    # ---- on its way to a provider -------------------------------------------------------------------------------
+
+    def start(self, lease: Lease) -> None:
+        """Send it where it has a slot; what goes wrong is raised, and ends it."""
+        resource = lease.resource
+        link = self._service.nodes.entries[resource.node_id].link
+        assert link is not None
+        self.lease = lease
+        self.send(link, resource.adapter, lease.target, resource.provider_id)
+
+    def send(self, link: NodeLink, adapter: str, target: str, provider_id: str) -> None:
+        """Send it over a link; what goes wrong is raised, and ends it."""
+        ask = self._ask
+        assert ask is not None
+        self.link = link
+        try:
+            request = m.RunRequest(
+                run_id=self.id,
+                adapter=adapter,
+                target=target,
+                provider_id=provider_id,
+                mode=m.Mode.PASSTHROUGH if ask.http is not None else m.Mode.NORMALIZED,
+                input=ask.input(target),
+                http=ask.http,
+                secret_headers=ask.secret_headers,
+                metadata=ask.metadata,
+                window_bytes=self._service.window,
+            )
+            link.start(request, self)
+        except Failure as failure:
+            self._end(failure.code)
+            raise
+        except BaseException:
+            self._end("internal")
+            raise
+
+    def granted(self, lease: Lease) -> None:
+        """Its wait is over: send it."""
+        answer = self._answer
+        assert answer is not None
+        try:
+            answer.sent()
+            self.start(lease)
+        except Failure as failure:
+            self._tell_failure(answer, failure)
+        except Exception:
+            self._service.log.failure("{run} could not be sent", run=self.id)
+            self._tell_failure(answer, Failure("internal", "the request could not be sent"))
+
+    def turned_away(self, failure: Failure) -> None:
+        """It was not admitted; whoever wanted it knows."""
+        self._log(LogLevel.info, "{run} refused: {code}, {status} (request {request}, model {model})", failure, None)
+        self._end(failure.code)
+
+    def refused(self, failure: Failure) -> None:
+        """Its wait is over: it gets no slot."""
+        answer = self._answer
+        self._end(failure.code)
+        if answer is not None:
+            self._tell_failure(answer, failure)
+
+    def _goes_on(self, failure: Failure) -> bool:
+        """Let another provider do what one could not, if that can be; its slot is given back."""
+        answer, lease, link = self._answer, self.lease, self.link
+        if not failure.retryable or answer is None or lease is None or link is None:
+            return False
+        if (lease.resource.once and failure.code not in _NOTHING_RAN) or not answer.again():
+            return False
+        link.forget(self.id)
+        self.lease = self.link = None
+        self._rules = RunRules()
+        self._window = Window(self._service.window)
+        self._attempted(lease, failure.code)
+        if not self._service.pool.again(self, lease, failure, _verdict(failure)):
+            self.lease = lease  # for the log; it is given back
+            return False
+        self._log(LogLevel.info, "{run}: {code} at {provider}; another provider is asked", failure, lease)
+        if self.lane is not None:
+            answer.waits()
+        return True
+
+    def _attempted(self, lease: Lease | None, outcome: str) -> None:
+        resource = None if lease is None else lease.resource
+        self.trail.append(Attempted(self._service.pool.now(), resource, outcome))
+
+    # ---- what the client does -----------------------------------------------------------------------------------
+
+    def taken(self, size: int) -> None:
+        """So many bytes of the answer have left the edge: let the node send as many."""
+        window = self._window
+        window.taken += size
+        if window.taken >= window.step and self.link is not None and not self.ended:
+            self.link.give(self.id, window.give())
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; the slot stays taken until the backend has stopped."""
+        if self.ended or self._answer is None:
+            return
+        self._answer = None
+        link = self.link
+        if link is None:
+            self._service.pool.withdraw(self)
+            self._end("cancelled")
+            return
+        patience = CANCEL_PATIENCE if self.lease is None else self.lease.resource.cancel_patience
+        self._patience = self._service.clock.callLater(patience, self._unconfirmed)
+        link.cancel(self.id).addCallbacks(self._cancel_answered, lambda _: None)
+
+    def _cancel_answered(self, response: m.CancelResponse) -> None:
+        if not response.found:
+            self._end("cancelled")
+
+    def _unconfirmed(self) -> None:
+        self._patience = None
+        self._service.log.warn("{run} was cancelled and never ended; its provider is degraded", run=self.id)
+        self._end("cancelled", Verdict.UNCONFIRMED)
+
+    def stop(self, failure: Failure, why: str = "") -> None:
+        """End it from this side, for a reason that the client is told; the slot stays taken as after a cancel.
+
+        :param why: for the log.
+        """
+        answer = self._answer
+        self.cancel()
+        if answer is not None:
+            self._tell_failure(answer, failure, why=why)
+
+    # ---- what the link brings -----------------------------------------------------------------------------------
+
+    def event(self, seq: int, event: m.RunEvent) -> None:
+        kind = type(event)
+        answer = self._answer
+        if answer is None:  # cancelled: only its end still matters
+            if kind is not m.Start and kind is not m.Delta:
+                self._end("cancelled")
+            return
+        rules = self._rules
+        if kind is m.Delta and seq == rules.seq and rules.state is RunState.STARTED:  # RUN's usual line, without a call
+            rules.seq = seq + 1
+            answer.delta(event)  # type: ignore[arg-type]
+            return
+        try:
+            rules.event(seq, kind)
+        except Violation as violation:
+            self.stop(Failure("protocol_error", "the node broke the protocol of the run"), f" ({violation})")
+            return
+        if kind is m.Delta:
+            answer.delta(event)  # type: ignore[arg-type]
+        elif kind is m.Start:
+            answer.started(event)  # type: ignore[arg-type]
+        else:
+            self._over(answer, event)
+
+    def _over(self, answer: Answer, event: m.RunEvent) -> None:
+        """Its terminal event came."""
+        try:
+            if isinstance(event, m.Whole | m.Complete):
+                self._end("complete", Verdict.SERVED)
+                if isinstance(event, m.Whole):
+                    answer.whole(event)
+                else:
+                    answer.completed(event)
+            elif isinstance(event, m.Error):
+                self._failed(event.failure, event.usage)
+            elif isinstance(event, m.Cancelled):
+                self._failed(Failure("cancelled", "the run was cancelled on its node"), event.usage)
+        except Exception:
+            self._service.log.failure("the end of {run} could not be told", run=self.id)
+            self._end("internal")
+            answer.failed(Failure("internal", "the answer could not be handled"), None)
+
+    def link_lost(self) -> None:
+        self._failed(Failure("node_lost", "the node that ran this was lost"))
+
+    def _failed(self, failure: Failure, usage: m.Usage | None = None) -> None:
+        """An attempt failed: go on elsewhere, else end, with what went wrong first."""
+        answer = self._answer
+        if answer is None:
+            self._end("cancelled")
+        elif not self._goes_on(failure):
+            self._end(failure.code, _verdict(failure))
+            self._tell_failure(answer, self.first_failure or failure, usage)
+
+    def _tell_failure(self, answer: Answer, failure: Failure, usage: m.Usage | None = None, why: str = "") -> None:
+        """Tell the client, and the log in one line; a failure's message stays out of it: it may quote the prompt."""
+        level = LogLevel.warn if failure.http_status >= 500 else LogLevel.info
+        line = (
+            "{run} failed: {code}, {status}{why} (request {request}, model {model}, provider {provider}, node {node})"
+        )
+        self._log(level, line, failure, self.lease, why)
+        answer.failed(failure, usage)
+
+    def _log(self, level: LogLevel, line: str, failure: Failure, lease: Lease | None, why: str = "") -> None:
+        node = lease.resource.node_id if lease is not None else self.link.node_id if self.link is not None else "-"
+        self._service.log.emit(
+            level,
+            line,
+            run=self.id,
+            code=failure.code[:64] or "no code",
+            status=failure.http_status,
+            why=why,
+            request=self.request_id or "-",
+            model=self.model,
+            provider=lease.resource.provider_id if lease is not None else "-",
+            node=node,
+        )
+
+    def _end(self, outcome: str, verdict: Verdict = Verdict.NOTHING) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self.outcome = outcome
+        self._answer = self._ask = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self.link is not None:
+            self.link.forget(self.id)
+            if self.lease is None or self.lease.held:
+                self._attempted(self.lease, outcome)
+        if self.lease is not None:
+            self.lease.release(verdict)
+        self._service.over(self)
+
+
+def _verdict(failure: Failure) -> Verdict:
+    """What a failure says of the provider."""
+    if failure.code == "upstream_connect":
+        return Verdict.UNREACHED
+    return Verdict.NOTHING if failure.code in _SAYS_NOTHING else Verdict.REACHED
+
+
+_process = secrets.token_hex(6)
+_numbers = count(1)
+
+
+def new_id(kind: str) -> str:
+    """Return an id that no other process makes: random per process, then counted."""
+    return f"{kind}-{_process}{next(_numbers):08x}"

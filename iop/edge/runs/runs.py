@@ -1,0 +1,106 @@
+"""Every run of an edge."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from iop.edge.config import model as config
+from iop.edge.nodes.registry import Registry
+from iop.edge.pool.pool import Pool
+from iop.edge.runs.records import Records, record_of
+from iop.edge.runs.run import WINDOW, Answer, Ask, Run
+from iop.errors import Failure
+
+
+class Runs:
+    """Every run of an edge.
+
+    :param window: bytes of an answer that may be on their way to one client.
+    :ivar active: those that have not ended, those that wait included.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, settings: config.EdgeConfig, pool: Pool, nodes: Registry, clock: IReactorTime, window: int = WINDOW
+    ) -> None:
+        self.pool = pool
+        self.nodes = nodes
+        self.clock = clock
+        self.window = window
+        self.active: set[Run] = set()
+        self.draining = False
+        self._records = Records()
+        self._routes = {route.model: route for route in settings.openai.model_routes} if settings.openai else {}
+        nodes.changed = self._node_changed
+        nodes.together = pool.together
+
+    def start(self, ask: Ask, answer: Answer) -> Run:
+        """Admit a run, and dispatch it when it can be; its answer may begin before this returns.
+
+        :raises Failure: why it was not admitted.
+        """
+        if self.draining:
+            raise Failure("draining", "the edge is shutting down", retry_after_ms=1000)
+        run = Run(self, ask, answer)
+        self.active.add(run)
+        if ask.model in self._routes:
+            self._route(run, self._routes[ask.model])
+            return run
+        try:
+            lease = self.pool.admit(run)
+        except Failure as failure:
+            run.turned_away(failure)
+            raise
+        if lease is None:
+            if run.lane is not None:
+                answer.waits()
+        else:
+            run.start(lease)
+        return run
+
+    def _route(self, run: Run, route: config.ModelRoute) -> None:
+        """An older route takes no slot: the named node, else the first with that adapter."""
+        for entry in self.nodes.entries.values():
+            if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
+                continue
+            if any(a.name == route.adapter and a.enabled for a in entry.node.adapters):
+                run.send(entry.link, route.adapter, route.target, "")
+                return
+        failure = Failure("no_provider", "no node of the model is up", retry_after_ms=1000)
+        run.turned_away(failure)
+        raise failure
+
+    def over(self, run: Run) -> None:
+        """A run has ended."""
+        self.active.discard(run)
+        now = self.pool.now()
+        self._records.keep(record_of(run, run.id, run.request_id, now, time.time(), outcome=run.outcome))
+
+    def _node_changed(self, node_id: str) -> None:
+        entry = self.nodes.entries[node_id]
+        self.pool.node_changed(node_id, entry.usable, entry.health_of)
+
+    def judge_pending(self) -> None:
+        """Admission has changed: judge every pending run as if it came now."""
+        self.pool.judge()
+
+    def explain(self, id: str) -> dict[str, Any] | None:
+        """Return the story of a run, by its id or that of its request; None for one that nobody remembers."""
+        now = self.pool.now()
+        for run in self.active:
+            if id in (run.id, run.request_id):
+                return record_of(run, run.id, run.request_id, now, time.time(), ended=False).as_document(now)
+        found = self._records.find(id)
+        return None if found is None else found.as_document(now)
+
+    @property
+    def ready(self) -> bool:
+        """Whether any model can be served now."""
+        if self.draining:
+            return False
+        return self.pool.ready or any(entry.usable for entry in self.nodes.entries.values() if self._routes)

@@ -1,0 +1,105 @@
+"""``iop-edge pool simulate``, as a person and as a program sees it. docs/contracts/pool.md, Simulator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iop.cli import edge
+
+EDGE = """
+edge: {id: e}
+provider_pool: {max_queue: 1, queue_timeout_ms: 500}
+nodes:
+  - id: n
+    token: x
+    adapters: [{name: a, type: ollama, base_url: "http://127.0.0.1:1"}]
+    providers: [{id: p, type: ollama, category: local_inference, adapter: a, models: [m], capacity: 1}]
+models: [{id: m, providers: [p]}]
+"""
+LINE = '{{"at": {at}, "id": "r{at}", "model": "m", "tokens": 1, "service_ms": 100}}\n'
+REFRESH = '{"at": 30, "op": "refresh", "config": "new.yaml"}\n'
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run ``pool simulate`` on four requests and what else a trace holds; its exit status, stdout and stderr."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "edge.yaml").write_text(EDGE)
+
+    def run(*arguments: str, config: str = "edge.yaml", trace: str = "", new: str = EDGE) -> tuple[int, str, str]:
+        (tmp_path / "new.yaml").write_text(new)
+        (tmp_path / "t.jsonl").write_text(trace or "".join(LINE.format(at=at) for at in (0, 10, 20, 150)))
+        words = ["pool", "simulate", "--config", str(tmp_path / config), "--trace", str(tmp_path / "t.jsonl")]
+        try:
+            status = edge.main([*words, *arguments])
+        except SystemExit as leaving:
+            status = int(leaving.code or 0)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_for_people(call: Call) -> None:
+    status, out, err = call()
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "4 runs, 3 complete",
+        "  refused: queue_full: 1 (25.0 %)",
+        "waits: p50 50 ms, p95 90 ms, p99 90 ms, max 90 ms",
+        "most waiting at one time: 1",
+        "provider  runs  utilisation",
+        "n/p          3      100.0 %",
+    ]
+
+
+def test_for_programs(call: Call) -> None:
+    status, out, _ = call("--format", "json")
+    document = json.loads(out)
+    assert status == 0
+    assert document["runs"][1] == {
+        "id": "r10",
+        "outcome": "complete",
+        "provider": "n/p",
+        "queued_ms": 90,
+        "started_at": 100,
+        "ended_at": 200,
+    }
+    assert document["summary"]["providers"] == {"n/p": {"utilisation": 1.0, "runs": 3}}
+
+
+def test_a_sweep_compares(call: Call) -> None:
+    status, out, _ = call("--sweep", "n/p=1,2")
+    assert status == 0
+    heads, one, two = out.splitlines()
+    assert heads.split()[:3] == ["p", "complete", "refused"]
+    assert (one.split()[:3], two.split()[:3]) == (["1", "3", "1"], ["2", "4", "0"])
+    document = json.loads(call("--sweep", "p=1,2", "--format", "json")[1])
+    assert [each["capacities"] for each in document["sweep"]] == [{"p": 1}, {"p": 2}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how", "expected", "said"),
+    [
+        (["--sweep", "p=0"], {}, 2, "whole numbers from 1 on"),
+        (["--sweep", "p"], {}, 2, "whole numbers from 1 on"),
+        (["--sweep", "q=1"], {}, 2, "there is no provider q"),
+        ([], {"trace": "{"}, 2, "line 1: not JSON"),
+        ([], {"trace": REFRESH, "new": EDGE.replace("id: e", "id: f")}, 3, "is not live"),
+        ([], {"trace": REFRESH, "new": "edge: {id: e}\nheartbeat_ms: 0\n"}, 4, "heartbeat_ms"),
+        ([], {"config": "none.yaml"}, 4, "none.yaml"),
+    ],
+)
+def test_what_cannot_be_simulated(
+    call: Call, arguments: list[str], how: dict[str, str], expected: int, said: str
+) -> None:
+    status, out, err = call(*arguments, **how)
+    assert status == expected
+    assert said in out + err
+    assert "Traceback" not in err

@@ -1,0 +1,136 @@
+"""A request that waits for a slot, and one that another provider serves: what its client sees."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from doubles import JSON, complete, fail, piece, start, wait, whole
+from gateway_in_memory import Answer, Gateway, document, node
+
+from iop.errors import Failure
+
+pytestmark = pytest.mark.usefixtures("logged")
+
+ANSWER = b'{"choices":[{"message":{"content":"hi"}}]}'
+
+
+def error(answer: Answer) -> tuple[int, Any, bool]:
+    return answer.status, answer.code, "retry-after" in answer.headers
+
+
+def busy(**rest: Any) -> Gateway:
+    """Return a gateway of one slot, which is taken."""
+    gateway = Gateway(wait, configuration=document(node("n1", "p1", capacity=1), **rest))
+    gateway.chat()
+    return gateway
+
+
+def test_a_stream_that_waits_shows_that_it_lives_and_a_document_does_not() -> None:
+    """QU-03."""
+    gateway = busy()
+    stream, plain = gateway.chat(stream=True), gateway.chat()
+    gateway.net.run(4.9)
+    assert stream.data == b""
+    gateway.net.run(6)
+    answer = stream.answer
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+    assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
+    assert answer.body == b": waiting for a free slot\n\n" * 2
+    assert plain.data == b""
+    gateway.adapter.script = (start(), piece(b"data: 1\n\n"), complete())
+    gateway.clients[0].leave()
+    gateway.net.run()
+    assert stream.answer.body.endswith(b"data: 1\n\n")
+    assert stream.answer.whole
+    gateway.net.run(20)
+    assert stream.answer.body.count(b": waiting") == 2
+    assert plain.answer.status == 200
+
+
+def test_a_wait_that_lasts_too_long() -> None:
+    gateway = busy(provider_pool={"queue_timeout_ms": 7000})
+    stream, plain = gateway.chat(stream=True), gateway.chat()
+    gateway.net.run(7)
+    assert error(plain.answer) == (503, "queue_timeout", True)
+    assert stream.answer.whole
+    assert json.loads(stream.answer.events[-1])["error"]["code"] == "queue_timeout"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_while_it_waits_leaves_the_queue(stream: bool) -> None:
+    """QU-02: it never reaches the backend, and its place is free at once."""
+    gateway = busy(provider_pool={"max_queue": 1})
+    second = gateway.chat(stream=stream)
+    gateway.net.run(6)
+    assert gateway.pool.queue.size == 1
+    second.leave()
+    gateway.net.run()
+    third = gateway.chat()
+    assert error(gateway.chat().answer) == (429, "queue_full", True)
+    gateway.clients[0].leave()
+    gateway.net.run()
+    assert len(gateway.adapter.runs) == 2
+    third.leave()
+    gateway.net.run(30)
+    gateway.assert_idle()
+    assert gateway.pool.queue.size == 0
+
+
+def two_nodes(*first: Any, second: Any, **rest: Any) -> Gateway:
+    gateway = Gateway(*first, configuration=document(node("n1", "p1"), node("n2", "q1"), **rest))
+    gateway.machines["n2"].adapter.script = second
+    return gateway
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("code", ["upstream_connect", "rate_limited", "adapter_unavailable"])
+def test_another_provider_is_asked_before_a_byte(stream: bool, code: str, logged: Any) -> None:
+    gateway = two_nodes(fail(Failure(code, "no")), second=(whole(ANSWER),))
+    answer = gateway.chat(stream=stream).answer
+    assert answer.status == 200
+    assert answer.whole
+    gateway.assert_idle()
+    assert any(f": {code} at p1; another provider is asked" in line for line in logged.lines("info"))
+
+
+def test_when_no_provider_is_left_the_first_failure_is_told() -> None:
+    """EM-02: a 429 and its Retry-After, not what came after it."""
+    limited = Failure("rate_limited", "slow down", retry_after_ms=7000)
+    gateway = two_nodes(fail(limited), second=(fail(Failure("upstream_connect", "refused")),))
+    answer = gateway.chat().answer
+    assert (answer.status, answer.headers["retry-after"]) == (429, "7")
+    gateway.assert_idle()
+
+
+def test_a_failure_that_another_provider_would_have_too_is_told_at_once() -> None:
+    gateway = two_nodes(fail(Failure("invalid_value", "no")), second=(whole(ANSWER),))
+    assert gateway.chat().answer.status == 400
+    assert gateway.machines["n2"].adapter.runs == []
+
+
+def test_a_node_that_is_lost_is_replaced_by_another_while_nothing_has_left_the_edge() -> None:
+    gateway = two_nodes(start(JSON), piece(b"{"), wait, second=(whole(ANSWER),))
+    client = gateway.chat()
+    gateway.machines["n1"].end.cut()
+    gateway.net.run()
+    assert client.answer.status == 200
+    assert not client.answer.body.startswith(b"{{")
+    gateway.assert_idle()
+
+
+def test_the_story_of_a_run() -> None:
+    gateway = two_nodes(fail(Failure("upstream_connect", "no")), second=(whole(ANSWER),))
+    gateway.chat(headers={"x-request-id": "req-7"})
+    story = gateway.runs.explain("req-7")
+    assert story is not None
+    assert (story["outcome"], story["model"], story["long"]) == ("complete", "m", False)
+    assert [(each["provider"], each["outcome"]) for each in story["attempts"]] == [
+        ("n1/p1", "upstream_connect"),
+        ("n2/q1", "complete"),
+    ]
+    assert [each["passed_over"] for each in story["steps"][0]["considered"]] == ["", "not_its_turn"]
+    assert story["steps"][2]["considered"][-1]["passed_over"] == "tried"
+    assert gateway.runs.explain(story["id"]) == story
+    assert gateway.runs.explain("another") is None
