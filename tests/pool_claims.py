@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from iop.edge.pool.pool import Lease, Pool, Verdict
 from iop.edge.pool.queue import Claim
 from iop.errors import Failure
+
+_grants = count(1)
 
 
 class Asked(Claim):
@@ -14,19 +17,21 @@ class Asked(Claim):
 
     :ivar lease: what it holds, or held last.
     :ivar failure: why it got none.
+    :ivar served: the place of its newest grant in the order of all.
     """
 
     def __init__(self, model: str = "m", tokens: int = 10, *, exact: bool = True) -> None:
         super().__init__(model, tokens, exact=exact)
         self.lease: Lease | None = None
         self.failure: Failure | None = None
-        self.grants = 0
+        self.grants = self.served = 0
 
     def granted(self, lease: Lease) -> None:
         assert self.failure is None
         assert self.lease is None or not self.lease.held
         self.lease = lease
         self.grants += 1
+        self.served = next(_grants)
 
     def refused(self, failure: Failure) -> None:
         assert self.failure is None
@@ -71,6 +76,9 @@ def check(pool: Pool, claims: list[Asked]) -> None:
         held = [c.lease for c in claims if c.lease is not None and c.lease.held and c.lease.resource is resource]
         assert resource.in_flight == len(held)
         assert resource.long_in_flight == sum(lease.long for lease in held)
+    for model in {claim.model for claim in claims if claim.served}:
+        newest = max((claim for claim in claims if claim.model == model), key=lambda claim: claim.served)
+        assert pool.last[model] == newest.provider, "whose turn it was is forgotten"
     waiting = [claim for claim in claims if claim.waiting]
     assert list(pool.queue) == sorted(waiting, key=lambda claim: claim.seq)
     assert pool.queue.size == len(waiting)

@@ -396,7 +396,7 @@ class AnyPool(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(capacity=2, provider_pool={"max_queue": 4, "queue_timeout_ms": 3000})
+        self.world = World(capacity=1, provider_pool={"max_queue": 4, "queue_timeout_ms": 3000})
         self.world.refresh(
             models=[*self.world.made["models"], {"id": "alias", "providers": ["p2", {"id": "q1", "target": "m"}]}]
         )
@@ -406,12 +406,17 @@ class AnyPool(RuleBasedStateMachine):
     def holding(self) -> list[Asked]:
         return [run for run in self.runs if run.lease is not None and run.lease.held]
 
-    @rule(model=st.sampled_from(["m", "alias", "nope"]), tokens=st.sampled_from([10, 999, 1000, 5000]))
-    def arrive(self, model: str, tokens: int) -> None:
-        waiting = self.world.pool.queue.size
-        run = ask(self.world.pool, model, tokens)
-        self.runs.append(run)
-        assert (run.code == "queue_full") <= (waiting >= 4)
+    @rule(
+        model=st.sampled_from(["m", "m", "alias", "nope"]),
+        tokens=st.sampled_from([10, 999, 1000, 5000]),
+        times=st.integers(1, 4),
+    )
+    def arrive(self, model: str, tokens: int, times: int) -> None:
+        for _ in range(times):
+            waiting = self.world.pool.queue.size
+            run = ask(self.world.pool, model, tokens)
+            self.runs.append(run)
+            assert (run.code == "queue_full") <= (waiting >= self.world.pool.policy.max_queue)
 
     @precondition(lambda self: self.holding)
     @rule(data=st.data(), verdict=st.sampled_from(Verdict))
@@ -479,6 +484,22 @@ class AnyPool(RuleBasedStateMachine):
             provider_pool={"max_queue": queue, "queue_timeout_ms": timeout},
             long_context_threshold_tokens=threshold,
         )
+
+    @precondition(lambda self: self.world.pool.queue.size)
+    @rule(more=st.integers(1, 2))
+    def more_slots(self, more: int) -> None:
+        """A refresh that helps those who wait."""
+        nodes = [
+            {
+                **each,
+                "providers": [
+                    {**provider, "enabled": True, "capacity": provider["capacity"] + more, "long_context_capacity": 1}
+                    for provider in each["providers"]
+                ],
+            }
+            for each in self.world.made["nodes"]
+        ]
+        self.world.refresh(nodes=nodes)
 
     @invariant()
     def holds(self) -> None:
