@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from iop.edge.config import load_document
-from iop.edge.pool.pool import Lease, Pool
+from iop.edge.pool.lease import Lease
+from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Claim
 from iop.edge.pool.simulate import VirtualClock
 from iop.errors import Failure

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from iop.edge.pool.pool import Lease, Pool, Verdict
+from iop.edge.pool.lease import Lease, Verdict
+from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Claim
 from iop.errors import Failure
 

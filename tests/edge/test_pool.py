@@ -14,7 +14,8 @@ from pool_claims import Asked, ask, check
 from iop.edge.config import load_document
 from iop.edge.pool.admission import Resource, choose, too_large
 from iop.edge.pool.backoff import Connecting
-from iop.edge.pool.pool import Pool, Verdict
+from iop.edge.pool.lease import Verdict
+from iop.edge.pool.pool import Pool
 from iop.edge.pool.simulate import VirtualClock
 from iop.errors import Failure
 from iop.model import Health

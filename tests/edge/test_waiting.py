@@ -134,3 +134,15 @@ def test_the_story_of_a_run() -> None:
     assert story["steps"][2]["considered"][-1]["passed_over"] == "tried"
     assert gateway.runs.explain(story["id"]) == story
     assert gateway.runs.explain("another") is None
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_the_story_of_a_run_that_the_edge_stopped(waiting: bool) -> None:
+    gateway = busy() if waiting else Gateway(wait)
+    gateway.chat(headers={"x-request-id": "req-8"})
+    for run in list(gateway.runs.active):
+        run.stop(Failure("draining", "the edge is shutting down"))
+    gateway.net.run()
+    story = gateway.runs.explain("req-8")
+    assert story is not None
+    assert story["outcome"] == "draining"

@@ -1,23 +1,24 @@
 """The slots of every provider, the leases on them, and who waits. Admission belongs to the edge.
 
-``docs/contracts/pool.md``. The decisions are in ``admission``, ``backoff`` and ``queue``; here are their state, their
-timer and their order. The simulator runs this very code on a clock of its own, so nothing here knows a reactor.
+``docs/contracts/pool.md``. The simulator runs this very code on a clock of its own, so nothing here knows a reactor.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from enum import Enum
-from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
 
 from zope.interface import implementer
 
 from iop.edge.config import model as config
 from iop.edge.pool.admission import Group, Resource, choose, too_large
+from iop.edge.pool.alarm import Alarm, Clock
+from iop.edge.pool.configured import Prepared, prepared, resources_of
+from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.queue import Claim, Decided, Lane, Queue
+from iop.edge.pool.turns import TURN, Turns
 from iop.errors import Failure
 from iop.interfaces import IRefreshable
 from iop.model import Health
@@ -25,80 +26,9 @@ from iop.model import Health
 BARE_MS: Final = 60_000
 """How long a pending run stays without any candidate."""
 
-TURN: Final = 128
-"""Pending runs that one turn of the reactor gives slots to: sending one costs up to a tenth of a millisecond."""
-
 _RETRY_AFTER_MS: Final = 1_000
 _LONGEST_RETRY_AFTER_MS: Final = 60_000
 _NEW: Final = 0.2
-
-
-class Timer(Protocol):
-    """A call that will be made."""
-
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """Time, as Twisted's ``IReactorTime`` has it."""
-
-    def seconds(self) -> float: ...
-
-    def callLater(self, delay: float, callable: Callable[[], None], /) -> Timer: ...
-
-
-class Verdict(Enum):
-    """What a run's end says of its provider."""
-
-    SERVED = "the answer was whole"
-    REACHED = "the backend answered, with an error"
-    UNREACHED = "the backend could not be connected to"
-    UNCONFIRMED = "it was cancelled and never ended"
-    NOTHING = "nothing"
-
-
-class Lease:
-    """The right to one slot, and to one long slot if ``long``, from admission until it is released.
-
-    :ivar target: what the provider is asked for.
-    :ivar probe: this run shows whether a provider that could not be connected to is back.
-    """
-
-    __slots__ = ("_pool", "group", "held", "long", "probe", "resource", "since", "target")
-
-    def __init__(self, pool: Pool, resource: Resource, group: Group, long: bool, since: int) -> None:
-        self._pool = pool
-        self.resource = resource
-        self.group = group
-        self.target = group.targets[resource.provider_id]
-        self.long = long
-        self.since = since
-        self.probe = resource.connecting.sent()
-        self.held = True
-        resource.in_flight += 1
-        resource.long_in_flight += long
-
-    def release(self, verdict: Verdict = Verdict.NOTHING) -> None:
-        """Give the slot back; a second time is nothing."""
-        if self.held:
-            self.held = False
-            self._pool._released(self, verdict)
-
-
-class Policy(NamedTuple):
-    """What holds for every run; ``queue_timeout_ms`` 0 is no limit."""
-
-    max_queue: int
-    queue_timeout_ms: int
-    long_threshold: int
-
-
-class Prepared(NamedTuple):
-    """What another configuration makes of the pool: settings by provider, model groups, and what holds for all."""
-
-    settings: dict[str, dict[str, Any]]
-    groups: dict[str, Group]
-    policy: Policy
 
 
 @implementer(IRefreshable)
@@ -113,49 +43,19 @@ class Pool:
     """
 
     def __init__(self, settings: config.EdgeConfig, clock: Clock, turn: float = TURN) -> None:
-        self._clock = clock
-        self._turn = turn
-        self.resources = {
-            provider.id: Resource(node_id=node.id, provider_id=provider.id, **_settings(node, provider))
-            for node in settings.nodes
-            for provider in node.providers
-        }
+        self.resources = resources_of(settings)
         self.queue = Queue()
         self.last: dict[str, str] = {}
-        self._arrivals = 0
-        self._changed: set[Resource] = set()
-        self._scanning = self._again_soon = False
-        self._together = 0
-        self._shut: set[Resource] = set()
-        self._timer: tuple[int, Timer] | None = None
         self.groups: dict[str, Group] = {}
-        self.policy = _policy(settings)
-        self._take(self._grouped(settings.models))
-
-    def _grouped(self, models: Iterable[config.ModelGroup]) -> dict[str, Group]:
-        return {
-            model.id: Group(
-                model.id,
-                tuple(self.resources[provider.id] for provider in model.providers),
-                {provider.id: provider.target for provider in model.providers},
-                model.context_window_tokens or 0,
-            )
-            for model in models
-        }
-
-    def _take(self, groups: dict[str, Group]) -> None:
-        for id in groups.keys() & self.groups.keys():
-            groups[id].service_ms = self.groups[id].service_ms
-        self.groups = groups
-        for resource in self.resources.values():
-            resource.groups = []
-        for group in groups.values():
-            for resource in group.resources:
-                resource.groups.append(group)
+        self._arrivals = 0
+        self._turns = Turns(self.queue, self._serve, clock, turn)
+        self._alarm = Alarm(clock, self._time)
+        self._shut: set[Resource] = set()
+        self.commit(prepared(settings, self.resources))
 
     def now(self) -> int:
         """In milliseconds of the clock."""
-        return round(self._clock.seconds() * 1000)
+        return self._alarm.now()
 
     # ---- admission ----------------------------------------------------------------------------------------------
 
@@ -174,7 +74,7 @@ class Pool:
         if claim.long and not group.has_long_slots():
             raise _long_context_unavailable()
         chosen, considered = choose(group.turn(self.last.get(group.model)), claim.long)
-        if chosen is not None and not self._changed and not self._scanning:
+        if chosen is not None and self._turns.settled:
             claim.trail.append(Decided(now, considered, chosen))
             return self._lease(group, chosen, claim.long, now)
         claim.trail.append(Decided(now, considered, None))
@@ -200,16 +100,16 @@ class Pool:
 
     def _lease(self, group: Group, resource: Resource, long: bool, now: int) -> Lease:
         self.last[group.model] = resource.provider_id
-        return Lease(self, resource, group, long, now)
+        return Lease(resource, group, long, now, self._released)
 
     def _wait(self, claim: Claim, group: Group, now: int) -> None:
         lane = self.queue.add(claim)
         if len(lane.claims) == 1 and not group.has_candidate(claim.tried):
             lane.bare_since = now
-            self._arm(now + BARE_MS)
+            self._alarm.at(now + BARE_MS)
         self.queue.limit(claim, self.policy.queue_timeout_ms)
         if claim.deadline:
-            self._arm(claim.deadline)
+            self._alarm.at(claim.deadline)
 
     def again(self, claim: Claim, lease: Lease, failure: Failure, verdict: Verdict) -> bool:
         """Release a run's slot and look for another provider, those tried apart; whether there may be one.
@@ -227,20 +127,16 @@ class Pool:
                 return False
             claim.since = self.now()
             self._wait(claim, group, claim.since)
-            self._changed.update(group.resources)
+            self._turns.changed(*group.resources)
         return True
 
     def withdraw(self, claim: Claim) -> None:
         """A pending run is not wanted any more."""
         if claim.lane is not None:
-            claim.waited += self.now() - claim.since
-            self.queue.remove(claim)
-            self._disarm()
+            self._leave(claim)
 
     def _released(self, lease: Lease, verdict: Verdict) -> None:
         resource = lease.resource
-        resource.in_flight -= 1
-        resource.long_in_flight -= lease.long
         if verdict is Verdict.SERVED:
             resource.unconfirmed = False
             took, before = self.now() - lease.since, lease.group.service_ms
@@ -252,13 +148,13 @@ class Pool:
             if connecting.failed(lease.probe, self.now()):
                 self._shut.add(resource)
                 self._candidates_changed(resource)
-                self._arm(connecting.until or 0)
+                self._alarm.at(connecting.until or 0)
         elif verdict is Verdict.SERVED or verdict is Verdict.REACHED:
             connecting.reached(lease.probe)
         else:
             connecting.returned(lease.probe)
         if self.queue.size:
-            self._look(resource)
+            self._turns.changed(resource)
 
     # ---- what changes -------------------------------------------------------------------------------------------
 
@@ -276,7 +172,7 @@ class Pool:
                     self._shut.discard(resource)
                 if resource.candidate is not was:
                     self._candidates_changed(resource)
-                self._changed.add(resource)
+                self._turns.changed(resource)
 
     def _candidates_changed(self, resource: Resource) -> None:
         """Runs may have got their first candidate, or lost their last one."""
@@ -287,65 +183,11 @@ class Pool:
                     lane.bare_since = None
                 elif lane.bare_since is None:
                     lane.bare_since = now
-                    self._arm(now + BARE_MS)
+                    self._alarm.at(now + BARE_MS)
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> AbstractContextManager[None]:
         """What happens inside happens at once: pending runs are looked at when all of it has happened."""
-        self._together += 1
-        try:
-            yield
-        finally:
-            self._together -= 1
-            self._scan()
-
-    # ---- whose turn it is ---------------------------------------------------------------------------------------
-
-    def _look(self, resource: Resource) -> None:
-        self._changed.add(resource)
-        self._scan()
-
-    def _scan(self) -> None:
-        """Give slots to those who can have one now, from the oldest."""
-        if self._scanning or self._together or self._again_soon:
-            return
-        self._scanning = True
-        left = self._turn
-        try:
-            while self._changed and self.queue.size:
-                changed, self._changed = self._changed, set()
-                heads = [(lane.first.seq, lane) for lane in self._waiting_for(changed)]
-                heapify(heads)
-                while heads:
-                    lane = heappop(heads)[1]
-                    if not left:
-                        self._changed |= changed
-                        self._soon()
-                        return
-                    if not lane.claims or not self._serve(lane):
-                        continue  # nothing that happens here makes a slot free for it
-                    left -= 1
-                    if self._changed:  # something ended meanwhile: somebody older may be next
-                        self._changed |= changed
-                        break
-                    if len(changed) == 1 and _full(changed):
-                        break
-                    if lane.claims:
-                        heappush(heads, (lane.first.seq, lane))
-            self._changed.clear()
-        finally:
-            self._scanning = False
-        self._disarm()
-
-    def _waiting_for(self, changed: Iterable[Resource]) -> Iterable[Lane]:
-        """The lanes that one of these providers can serve now."""
-        found = {}
-        for resource in changed:
-            for group in resource.groups:
-                for lane in self.queue.lanes_of(group.model):
-                    if not resource.why_not(lane.long) and resource.provider_id not in lane.tried:
-                        found[id(lane)] = lane
-        return found.values()
+        return self._turns.together()
 
     def _serve(self, lane: Lane) -> bool:
         group = self.groups[lane.model]
@@ -353,36 +195,19 @@ class Pool:
         if chosen is None:
             return False
         claim, now = lane.first, self.now()
-        self.queue.remove(claim)
-        claim.waited += now - claim.since
+        self._leave(claim)
         claim.trail.append(Decided(now, considered, chosen))
         claim.granted(self._lease(group, chosen, lane.long, now))
         return True
 
-    def _soon(self) -> None:
-        self._again_soon = True
-
-        def go_on() -> None:
-            self._again_soon = False
-            self._scan()
-
-        self._clock.callLater(0, go_on)
+    def _leave(self, claim: Claim) -> None:
+        """It waits no longer."""
+        claim.waited += self.now() - claim.since
+        self.queue.remove(claim)
+        if not self.queue.size and not self._shut:
+            self._alarm.off()
 
     # ---- time ---------------------------------------------------------------------------------------------------
-
-    def _arm(self, due: int) -> None:
-        """Be called when something is due; early is no harm."""
-        if self._timer is not None:
-            if self._timer[0] <= due:
-                return
-            self._timer[1].cancel()
-        self._timer = due, self._clock.callLater(max(0, due - self.now()) / 1000, self._time)
-
-    def _disarm(self) -> None:
-        """Nobody waits for anything: neither does the clock."""
-        if self._timer is not None and not self.queue.size and not self._shut:
-            self._timer[1].cancel()
-            self._timer = None
 
     def _due(self) -> int | None:
         times = [self.queue.next_deadline()]
@@ -392,7 +217,6 @@ class Pool:
 
     def _time(self) -> None:
         """End the waits that have lasted too long, the timeouts first; let shut providers be tried again."""
-        self._timer = None
         now = self.now()
         with self.together():
             for claim in self.queue.overdue(now):
@@ -409,19 +233,18 @@ class Pool:
                 self._shut.discard(resource)
                 resource.connecting.try_again()
                 self._candidates_changed(resource)
-                self._changed.add(resource)
-        self._arm_next()
+                self._turns.changed(resource)
+        self._set_alarm()
 
-    def _arm_next(self) -> None:
+    def _set_alarm(self) -> None:
         due = self._due()
         if due is not None:
-            self._arm(due)
+            self._alarm.at(due)
 
     def _end_wait(self, claim: Claim, failure: Failure) -> None:
         if claim.lane is None:  # what became of another one ended it
             return
-        claim.waited += self.now() - claim.since
-        self.queue.remove(claim)
+        self._leave(claim)
         claim.refused(failure)
 
     def _timed_out(self, claim: Claim) -> Failure:
@@ -441,18 +264,23 @@ class Pool:
 
     def prepare(self, config: config.EdgeConfig) -> Prepared:
         """Make the new groups; :raises Failure: for providers that come or go, which a restart alone can do."""
-        settings = {provider.id: _settings(node, provider) for node in config.nodes for provider in node.providers}
-        if settings.keys() != self.resources.keys():
+        if {provider.id for node in config.nodes for provider in node.providers} != self.resources.keys():
             raise Failure("internal", "providers come and go with a restart only")
-        return Prepared(settings, self._grouped(config.models), _policy(config))
+        return prepared(config, self.resources)
 
     def commit(self, token: Prepared) -> None:
         """Go over; a capacity may now be less than what is in flight. :meth:`judge` follows."""
         for id, settings in token.settings.items():
             for name, value in settings.items():
                 setattr(self.resources[id], name, value)
-        self._take(token.groups)
-        self.policy = token.policy
+        for id in token.groups.keys() & self.groups.keys():
+            token.groups[id].service_ms = self.groups[id].service_ms
+        for resource in self.resources.values():
+            resource.groups = []
+        for group in token.groups.values():
+            for resource in group.resources:
+                resource.groups.append(group)
+        self.groups, self.policy = token.groups, token.policy
 
     def abandon(self, token: Prepared) -> None:
         """Forget it."""
@@ -466,7 +294,7 @@ class Pool:
             self.queue.remove(claim)
         self.queue.unlimit()
         with self.together():
-            self._changed.update(self.resources.values())
+            self._turns.changed(*self.resources.values())
             for claim in pending:
                 try:
                     group = self._judged_again(claim, now)
@@ -480,7 +308,7 @@ class Pool:
             for claim, why in refused:
                 claim.waited += now - claim.since
                 claim.refused(why)
-        self._arm_next()
+        self._set_alarm()
 
     def _judged_again(self, claim: Claim, now: int) -> Group:
         group = self._judged(claim)
@@ -515,38 +343,9 @@ class Pool:
         )
 
 
-def _full(resources: Iterable[Resource]) -> bool:
-    return all(resource.in_flight >= resource.capacity for resource in resources)
-
-
 def _no_provider() -> Failure:
     return Failure("no_provider", "no provider of the model is up", retry_after_ms=_RETRY_AFTER_MS)
 
 
 def _long_context_unavailable() -> Failure:
     return Failure("long_context_unavailable", "no provider of the model takes requests as long as this one")
-
-
-def _policy(settings: config.EdgeConfig) -> Policy:
-    pool = settings.provider_pool
-    return Policy(pool.max_queue, pool.queue_timeout_ms, settings.long_context_threshold_tokens)
-
-
-def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
-    """What a configuration says of a resource."""
-    return {
-        "adapter": provider.adapter,
-        "capacity": provider.capacity,
-        "long_capacity": provider.long_context_capacity,
-        "priority": provider.priority,
-        "enabled": provider.enabled,
-        "once": provider.runtime_type == "cli",
-        "cancel_patience": _cancel_patience(node, provider),
-    }
-
-
-def _cancel_patience(node: config.Node, provider: config.Provider) -> float:
-    """The longer of 10 s and the adapter's grace time and 5 s more."""
-    settings = next((adapter.settings for adapter in node.adapters if adapter.name == provider.adapter), {})
-    grace_ms = settings.get("grace_ms") or 0
-    return max(10.0, grace_ms / 1000 + 5.0)

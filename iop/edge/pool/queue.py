@@ -6,12 +6,14 @@ them is ever looked at. ``docs/contracts/pool.md`` (Queue). Times are millisecon
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from iop.edge.pool.admission import Considered, Resource
+from iop.edge.pool.lease import Lease
 from iop.errors import Failure
 
 _NONE_TRIED: Final[frozenset[str]] = frozenset()
@@ -33,7 +35,7 @@ class Attempted(NamedTuple):
     outcome: str
 
 
-class Claim:
+class Claim(ABC):
     """A run's standing with the pool, from its arrival on: what it asks for, and how long it has waited.
 
     Whoever runs it is told what becomes of a wait by :meth:`granted` or :meth:`refused`.
@@ -80,13 +82,13 @@ class Claim:
         self.deadline = 0
         self.trail: list[Decided | Attempted] = []
 
-    def granted(self, lease: Any) -> None:
-        """Its wait is over: it holds this :class:`iop.edge.pool.pool.Lease`."""
-        raise NotImplementedError
+    @abstractmethod
+    def granted(self, lease: Lease) -> None:
+        """Its wait is over: it holds this."""
 
+    @abstractmethod
     def refused(self, failure: Failure) -> None:
         """Its wait is over: it gets no slot."""
-        raise NotImplementedError
 
 
 class Lane:

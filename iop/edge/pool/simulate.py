@@ -15,7 +15,8 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from iop.edge.config import model as config
-from iop.edge.pool.pool import Lease, Pool
+from iop.edge.pool.lease import Lease
+from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Claim
 from iop.edge.pool.trace import Arrival, Cancel, Event, NodeDown, NodeUp, Refresh
 from iop.errors import Failure

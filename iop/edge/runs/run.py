@@ -17,7 +17,8 @@ from twisted.logger import Logger, LogLevel
 from iop import model as m
 from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
-from iop.edge.pool.pool import Lease, Pool, Verdict
+from iop.edge.pool.lease import Lease, Verdict
+from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Attempted, Claim
 from iop.errors import Failure
 from iop.wire.peer import RunRules, RunState, Violation
@@ -265,8 +266,9 @@ class Run(Claim):
         :param why: for the log.
         """
         answer = self._answer
-        self.cancel()
         if answer is not None:
+            self.outcome = failure.code
+            self.cancel()
             self._tell_failure(answer, failure, why=why)
 
     # ---- what the link brings -----------------------------------------------------------------------------------
@@ -353,7 +355,7 @@ class Run(Claim):
         if self.ended:
             return
         self.ended = True
-        self.outcome = outcome
+        self.outcome = outcome = self.outcome or outcome
         self._answer = self._ask = None
         if self._patience is not None:
             self._patience.cancel()
