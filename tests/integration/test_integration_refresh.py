@@ -169,6 +169,7 @@ def console(gateway: Gateway) -> Iterator[Console]:
 
 
 def test_a_live_change_drops_no_stream(gateway: Gateway, console: Console, fake: Backend) -> None:
+    Configuration(gateway).set(provider_pool={"max_queue": 1}).write()
     gateway.start()
     with ExitStack() as stack:
         streams = [stack.enter_context(Wire(gateway.port)) for _ in range(STREAMS)]
@@ -177,6 +178,9 @@ def test_a_live_change_drops_no_stream(gateway: Gateway, console: Console, fake:
         for stream in streams:
             stream.begin()
         assert console.status["in_flight"] == STREAMS
+        waiting = stack.enter_context(Wire(gateway.port))
+        waiting.send(chat("hello"))
+        until(lambda: console.status["queued"] == 1, "the request waits")
         full = ask(gateway, chat("hello"))
         assert (full.status, full.error["code"]) == (429, "queue_full")
 
@@ -187,6 +191,7 @@ def test_a_live_change_drops_no_stream(gateway: Gateway, console: Console, fake:
         assert (result["status"], result["errors"]) == ("applied", [])
         assert result["reports"] == [{"node_id": "node-1", "status": "applied", "message": ""}]
         assert result["changed_models"] == ["another"]
+        assert waiting.answer().status == 200, "the change gave it a slot"
         assert ask(gateway, chat("hello", model="another")).status == 200
 
         made.set(capacity=1).write()
@@ -194,12 +199,15 @@ def test_a_live_change_drops_no_stream(gateway: Gateway, console: Console, fake:
         shrunk = console.status
         assert (shrunk["in_flight"], shrunk["providers"][0]["in_flight"]) == (STREAMS, STREAMS)
         assert shrunk["providers"][0]["capacity"] == 1
+        waiting.send(chat("hello"))
+        until(lambda: console.status["queued"] == 1, "the request waits")
         assert ask(gateway, chat("hello")).status == 429
 
         for stream in streams:
             events = stream.rest().events
             assert events[-1] == "[DONE]"
             assert len(events) >= 60
+        assert waiting.answer().status == 200
     until(lambda: console.status["in_flight"] == 0, "every lease is given back")
     assert ask(gateway, chat("hello")).status == 200
     assert fake.stats["requests"] == 0
