@@ -102,6 +102,8 @@ def test_when_no_provider_is_left_the_first_failure_is_told() -> None:
     answer = gateway.chat().answer
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
     gateway.assert_idle()
+    (remembered,) = gateway.runs._ended
+    assert (remembered._ask, remembered._answer, remembered.first_failure) == (None, None, None)
 
 
 def test_a_failure_that_another_provider_would_have_too_is_told_at_once() -> None:

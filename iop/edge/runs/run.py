@@ -110,7 +110,8 @@ class Service(Protocol):
 class Run(Claim):
     """One run on its way. :meth:`cancel` may be called at any time, and more than once.
 
-    :ivar outcome: how it ended: "complete", "cancelled" or the code of a failure; "" until then.
+    :ivar outcome: how it ended: "complete", "cancelled" or the code of a failure; "" until that is known.
+    :ivar ended_at: when it ended, in ms of the pool's clock; 0 until then.
     """
 
     __slots__ = (
@@ -120,7 +121,7 @@ class Run(Claim):
         "_rules",
         "_service",
         "_window",
-        "ended",
+        "ended_at",
         "id",
         "lease",
         "link",
@@ -141,7 +142,12 @@ class Run(Claim):
         self.link: NodeLink | None = None
         self.lease: Lease | None = None
         self.outcome = ""
-        self.ended = False
+        self.ended_at = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it goes on, here or on its node."""
+        return self.ended_at > 0
 
     # ---- on its way to a provider -------------------------------------------------------------------------------
 
@@ -324,8 +330,9 @@ class Run(Claim):
         if answer is None:
             self._end("cancelled")
         elif not self._goes_on(failure):
+            first = self.first_failure or failure
             self._end(failure.code, _verdict(failure))
-            self._tell_failure(answer, self.first_failure or failure, usage)
+            self._tell_failure(answer, first, usage)
 
     def _tell_failure(self, answer: Answer, failure: Failure, usage: m.Usage | None = None, why: str = "") -> None:
         """Tell the client, and the log in one line; a failure's message stays out of it: it may quote the prompt."""
@@ -352,18 +359,17 @@ class Run(Claim):
         )
 
     def _end(self, outcome: str, verdict: Verdict = Verdict.NOTHING) -> None:
-        if self.ended:
+        if self.ended_at:
             return
-        self.ended = True
+        self.ended_at = self._service.pool.now() or 1  # 0 is for those that go on
         self.outcome = outcome = self.outcome or outcome
-        self._answer = self._ask = None
+        self._answer = self._ask = self.first_failure = None  # it is remembered without them: they may quote
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
         if self.link is not None:
             self.link.forget(self.id)
-            if self.lease is None or self.lease.held:
-                self._attempted(self.lease, outcome)
+            self._attempted(self.lease, outcome)
         if self.lease is not None:
             self.lease.release(verdict)
         self._service.over(self)

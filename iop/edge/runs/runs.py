@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -11,9 +11,12 @@ from twisted.logger import Logger
 from iop.edge.config import model as config
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
-from iop.edge.runs.records import Records, record_of
 from iop.edge.runs.run import WINDOW, Answer, Ask, Run
+from iop.edge.runs.story import Story
 from iop.errors import Failure
+
+REMEMBERED = 4096
+"""Ended runs whose story can be told; of each only what that needs is left."""
 
 
 class Runs:
@@ -34,7 +37,7 @@ class Runs:
         self.window = window
         self.active: set[Run] = set()
         self.draining = False
-        self._records = Records()
+        self._ended: deque[Run] = deque(maxlen=REMEMBERED)
         self._routes = {route.model: route for route in settings.openai.model_routes} if settings.openai else {}
         nodes.changed = self._node_changed
         nodes.together = pool.together
@@ -78,8 +81,7 @@ class Runs:
     def over(self, run: Run) -> None:
         """A run has ended."""
         self.active.discard(run)
-        now = self.pool.now()
-        self._records.keep(record_of(run, run.id, run.request_id, now, time.time(), outcome=run.outcome))
+        self._ended.append(run)
 
     def _node_changed(self, node_id: str) -> None:
         entry = self.nodes.entries[node_id]
@@ -91,12 +93,9 @@ class Runs:
 
     def explain(self, id: str) -> dict[str, Any] | None:
         """Return the story of a run, by its id or that of its request; None for one that nobody remembers."""
-        now = self.pool.now()
-        for run in self.active:
-            if id in (run.id, run.request_id):
-                return record_of(run, run.id, run.request_id, now, time.time(), ended=False).as_document(now)
-        found = self._records.find(id)
-        return None if found is None else found.as_document(now)
+        known = (run for run in (*self.active, *reversed(self._ended)) if id and id in (run.id, run.request_id))
+        found = next(known, None)
+        return None if found is None else Story(found, self.pool.now()).as_document()
 
     @property
     def ready(self) -> bool:
