@@ -76,7 +76,7 @@ def documents(draw: st.DrawFn) -> Any:
             for step in place[:-1]:
                 holder = holder[step]
             if draw(st.booleans()):
-                holder[place[-1]] = draw(JSON | SPECIAL)
+                holder[place[-1]] = copy.deepcopy(draw(JSON | SPECIAL))  # SPECIAL hands out the same {} each time
             elif isinstance(holder, dict):
                 del holder[place[-1]]
             else:
