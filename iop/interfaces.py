@@ -68,8 +68,11 @@ class IAdapter(Interface):
             ``sink.fail``.
         """
 
-    def probe():  # type: ignore[no-untyped-def]
-        """Return a Deferred of the backend's :class:`iop.model.Health`; it never fails."""
+    def probe(path=""):  # type: ignore[no-untyped-def]
+        """Return a Deferred of the backend's :class:`iop.model.Health`; it fails only when it is cancelled.
+
+        :param path: what to ask for, where the provider's ``health.path`` says so; given only then.
+        """
 
     def models():  # type: ignore[no-untyped-def]
         """Return a Deferred of the targets that the backend says it has, a list of str."""

@@ -156,7 +156,7 @@ class AdapterConfig:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """How a node checks a provider's backend; 0 and "" leave the choice to the adapter."""
+    """How a node checks a backend: not at all where the interval is 0; a path of "" is the adapter's choice."""
 
     interval_ms: int = 0
     path: str = ""

@@ -171,7 +171,7 @@ class ScriptedAdapter:
         run.act()
         return run.done
 
-    def probe(self) -> Deferred[m.Health]:
+    def probe(self, path: str = "") -> Deferred[m.Health]:
         probed: Deferred[m.Health] = Deferred()
         probed.callback(self.health)
         return probed

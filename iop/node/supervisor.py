@@ -316,6 +316,10 @@ class Supervisor:
             return
         run.execute(adapter, *self._adapters.backend(run.request))
 
+    def busy(self, provider_id: str) -> bool:
+        """Whether a run of a provider goes on."""
+        return any(run.request.provider_id == provider_id for run in self.runs.values())
+
     def window(self, window: m.RunWindow) -> None:
         """Credit for a run."""
         run = self.runs.get(window.run_id)

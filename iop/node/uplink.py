@@ -22,6 +22,7 @@ import iop
 from iop import model as m
 from iop.errors import Failure
 from iop.node.adapterset import AdapterSet, Applied
+from iop.node.health import Checks
 from iop.node.supervisor import Supervisor
 from iop.services import Drain
 from iop.wire.frames import PART
@@ -78,6 +79,7 @@ class Uplink(Service):
         self._token = token
         self._adapters = adapters
         self._supervisor = supervisor
+        self._checks = Checks(adapters, supervisor.busy, clock)
         self._drain = drain
         self._clock = clock
         self._chance = chance
@@ -176,6 +178,8 @@ class Uplink(Service):
             trouble=f"; {applied.message}" if applied.failed else "",
         )
         self._report(link, "", applied)
+        if not link.lost:
+            self._checks.begin(link.send)
 
     def _report(self, link: Link, request_id: str, applied: Applied) -> None:
         link.send(
@@ -199,6 +203,7 @@ class Uplink(Service):
         async with self._adapters.turn():  # the registration's payload may still be in the making
             if not link.lost:  # its successor has been told another one
                 self._report(link, request.request_id, self._adapters.refresh(request.payload))
+                self._checks.follow(link.send)
 
     def on_run_request(self, asked: tuple[m.RunRequest, int]) -> None:
         assert self._link is not None
@@ -242,6 +247,7 @@ class Uplink(Service):
         was_registered = self.node_id != "" and not unanswered and not self._said
         self._registering_done()
         self._link = None
+        self._checks.stop()
         self._supervisor.cancel_all()
         if unanswered and self.running:
             self._say("{edge} did not register this node: {why}", reason + _hint(reason))
@@ -270,6 +276,7 @@ class Uplink(Service):
                 link.send(m.NodeDraining())
                 await self._drain.wait(lambda: not self._supervisor.runs or link.lost, DRAIN_SECONDS)
             link.close("the node is stopping")
+        self._checks.stop()
         self._supervisor.cancel_all()
         await self._drain.wait(lambda: not self._supervisor.runs, 5.0)
         await self._adapters.stop()

@@ -12,6 +12,8 @@ from typing import Any
 import openai
 from running import TWISTD, Child, answers, free_port, get, python
 
+from iop.cli.ask import ask
+
 KEY = "sk-the-key-of-these-tests"
 NODE_TOKEN = "the-node-token-of-these-tests"
 
@@ -55,11 +57,16 @@ PORT = object()
 
 
 def provider(id: str, backend: Backend, type: str, **settings: Any) -> dict[str, Any]:
-    """Return a provider that serves the backend as the model ``id``; see :func:`config`."""
+    """Return a provider that serves the backend as the model ``id``; see :class:`Gateway`.
+
+    Nobody checks the backend unless ``health`` says so: what a test sees of a failure is what its requests found.
+    """
     capacity = settings.pop("capacity", 2000)
     target = settings.pop("target", id)
+    health = settings.pop("health", {"interval_ms": 0})
     adapter = {"name": id, "type": "openai_compat", "base_url": f"{backend.url}/v1", **settings}
-    entry = {"id": id, "type": type, "category": "api", "adapter": id, "models": [target], "capacity": capacity}
+    entry = {"id": id, "type": type, "category": "api", "adapter": id, "models": [target]}
+    entry |= {"capacity": capacity, "health": health}
     return {"adapter": adapter, "provider": entry}
 
 
@@ -105,6 +112,11 @@ class Gateway:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        """What ``iop-edge pool status`` is told."""
+        return ask(str(self.folder / "edge" / "console.sock"), "GET", "/v1/pool", timeout=5)
 
     # ---- starting and ending ------------------------------------------------------------------------------------
 

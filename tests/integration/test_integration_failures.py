@@ -179,6 +179,24 @@ def test_backend_is_killed(make_gateway: MakeGateway, mortal: Backend) -> None:
 
 
 @pytest.mark.slow
+def test_a_backend_is_found_dead_and_alive_again_without_a_request(make_gateway: MakeGateway, mortal: Backend) -> None:
+    """The node looks by itself: nobody's request is spent on finding out."""
+    checked = provider("fake", mortal, "openai", health={"interval_ms": 50, "path": "/stats"})
+    gateway = make_gateway(checked).start()
+
+    def becomes(health: str) -> None:
+        until(lambda: gateway.pool["providers"][0]["health"] == health, f"the backend is {health}")
+
+    becomes("up")
+    mortal.child.kill()
+    becomes("down")
+    assert ask(gateway, chat("hello")).error["code"] == "no_provider"
+    mortal.start()
+    becomes("up")
+    assert ask(gateway, chat("hello")).status == 200
+
+
+@pytest.mark.slow
 def test_llama_is_killed(make_gateway: MakeGateway, endless_model: Path, tmp_path: Path) -> None:
     """llama.cpp dies in the middle of a chunk, without a word."""
     backend = Backend("mortal", tmp_path, "llama_server.py", endless_model, "endless", PORT, 4096).ready()

@@ -11,6 +11,7 @@ import pytest
 from backend_in_memory import DONE, USAGE, Backend, chunk, ending, event
 from doubles import RecordingSink
 from memory_net import MemoryNet
+from twisted.internet.defer import CancelledError
 
 from iop import model as m
 from iop.errors import Failure
@@ -655,13 +656,30 @@ def test_probe_and_models(status: int, body: bytes, health: m.Health, models: li
     assert world.backend.last.headers["authorization"] == ["Bearer k"]
 
 
-def test_a_probe_of_a_backend_that_never_answers_ends() -> None:
+@pytest.mark.parametrize(
+    ("status", "health"), [(200, m.Health.UP), (204, m.Health.UP), (302, m.Health.UP), (404, m.Health.DOWN)]
+)
+def test_a_probe_of_a_path_of_the_operators_choice(status: int, health: m.Health) -> None:
+    world = World(base_url="http://127.0.0.1:8000/v1", headers={"Authorization": "Bearer k"})
+    world.backend.responds(status)
+    got: list[Any] = []
+    world.adapter.probe("/health").addBoth(got.append)
+    world.net.run(1)
+    assert got == [health]
+    assert world.backend.last.target == "/health"
+    assert world.backend.last.headers["authorization"] == ["Bearer k"]
+
+
+def test_a_probe_of_a_backend_that_never_answers_lasts_until_it_is_cancelled() -> None:
+    """Who is silent is not down: that is for the asker to say."""
     world = World()
     got: list[Any] = []
-    world.adapter.probe().addBoth(got.append)
-    world.net.run(11)
-    assert got == [m.Health.DOWN]
+    probe = world.adapter.probe().addBoth(got.append)
+    world.net.run(100)
+    assert got == []
+    probe.cancel()
     world.end()
+    assert got[0].check(CancelledError)
 
 
 def test_model_ids() -> None:

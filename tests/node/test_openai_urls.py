@@ -5,7 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from iop.node.adapters.openai_compat.urls import target
+from iop.node.adapters.openai_compat.urls import beside, target
 from iop.settings import OPENAI_COMPAT_SETTINGS
 
 PATHS = ("/v1/chat/completions", "/v1/models", "/v1/embeddings", "/v1/completions")
@@ -46,3 +46,19 @@ def test_an_endpoint_or_a_query_is_refused_when_it_is_configured(base_url: str) 
     """UR-01"""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"base_url": base_url}, OPENAI_COMPAT_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "asked"),
+    [
+        ("http://b:1", "/health"),
+        ("http://b:1/v1", "/health"),
+        ("http://b:1/v1/", "/health"),
+        ("http://b:1/api/v1", "/api/health"),
+        ("http://b:1/api/", "/api/health"),
+        ("http://b:1/paas/v4", "/paas/health"),
+    ],
+)
+def test_a_path_that_is_no_endpoint_is_beside_the_version(base_url: str, asked: str) -> None:
+    """UR-01: a server's health is not a part of its API"""
+    assert beside(base_url, "/health") == asked

@@ -385,6 +385,57 @@ def test_a_refresh() -> None:
     ]
 
 
+def checked(**health: Any) -> m.NodePayload:
+    """Return a payload with a provider whose backend is checked."""
+    return m.NodePayload(
+        "rev-3",
+        PAYLOAD.adapters,
+        (m.ProviderConfig("p", "a", health=m.HealthCheck(**{"interval_ms": 1000, **health})),),
+    )
+
+
+def test_backends_are_checked_while_there_is_a_link_to_tell_of_them() -> None:
+    world = World()
+    world.edge.response = m.RegisterResponse(True, node_id="n", config=checked())
+    end = world.up()
+    assert [type(got) for got in end.got[1:]] == [m.NodeConfigRefreshResponse, m.ProviderStatus]
+    assert end.got[-1] == m.ProviderStatus("p", "up", "", ("m",))
+    world.adapter.health = m.Health.DOWN
+    world.net.run(1.5)
+    assert end.got[-1].health == "down"
+    end.wire.drop("the cable")
+    asked = world.edge.times[-1]
+    world.net.run(3)
+    assert world.edge.times[-1] > asked
+    assert [got.health for got in world.edge.last.got if type(got) is m.ProviderStatus] == ["down"]
+    world.stop()
+    assert world.net.waiting == []
+
+
+def test_a_refresh_begins_and_ends_checks() -> None:
+    world = World()
+    end = world.up()
+    for request_id, payload in (("1", checked()), ("2", PAYLOAD)):
+        end.wire.send(m.NodeConfigRefreshRequest(request_id, payload))
+        world.net.run(1)
+    world.adapter.health = m.Health.DOWN
+    world.net.run(5)
+    assert [got.health for got in end.got if type(got) is m.ProviderStatus] == ["up"]
+
+
+def test_a_backend_that_works_on_a_run_is_not_down_for_being_silent() -> None:
+    world = World(wait)
+    world.adapter.probe = lambda path="": Deferred()  # type: ignore[method-assign]
+    world.edge.response = m.RegisterResponse(True, node_id="n", config=checked(timeout_ms=500))
+    end = world.up()
+    end.ask(m.RunRequest("r", "a", "t", provider_id="p"))
+    world.net.run(30)
+    assert [got.health for got in end.got if type(got) is m.ProviderStatus] == ["degraded"]
+    end.wire.send(m.CancelRequest("1", m.CancelAction.CANCEL_RUN, "r"))
+    world.net.run(3)
+    assert [got.health for got in end.got if type(got) is m.ProviderStatus] == ["degraded", "down"]
+
+
 def test_a_query_is_answered() -> None:
     world = World()
     end = world.up()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure as TwistedFailure
 from zope.interface import implementer, provider
 
 from iop import model as m
@@ -23,6 +24,9 @@ from iop.settings import OPENAI_COMPAT_SETTINGS
 
 STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
 """Backends that go on generating after a non-streaming client has left; llama.cpp also writes no null content."""
+
+UNTIMED: Final = Timers(connect=0, first_byte=0, gap=0)
+"""Of a check: whoever asked for it knows how long to wait."""
 
 
 @implementer(IAdapter)
@@ -81,13 +85,20 @@ class OpenAICompatAdapter:
         sink.attach(answer)
         return answer.done
 
-    def probe(self) -> Deferred[m.Health]:
-        return self._get("/v1/models").addCallbacks(
-            lambda got: m.Health.UP if got[0] < 500 else m.Health.DOWN, lambda _: m.Health.DOWN
-        )
+    def probe(self, path: str = "") -> Deferred[m.Health]:
+        # without a path: some servers have no list of models, or not for this key; one that says so serves
+        target, refused = (urls.beside(self._base_url, path), 400) if path else (self._target("/v1/models"), 500)
+
+        def unanswered(reason: TwistedFailure) -> m.Health:
+            reason.trap(Failure)  # not a cancelled check: that backend is silent, not down
+            return m.Health.DOWN
+
+        asked = fetch(self._client, "GET", target, self._headers.items(), timers=UNTIMED)
+        return asked.addCallbacks(lambda got: m.Health.DOWN if got[0] >= refused else m.Health.UP, unanswered)
 
     def models(self) -> Deferred[list[str]]:
-        return self._get("/v1/models").addCallback(lambda got: model_ids(got[1]) if got[0] == 200 else [])
+        asked = fetch(self._client, "GET", self._target("/v1/models"), self._headers.items())
+        return asked.addCallback(lambda got: model_ids(got[1]) if got[0] == 200 else [])
 
     def sessions(self) -> list[Mapping[str, Any]]:
         return []
@@ -124,9 +135,6 @@ class OpenAICompatAdapter:
 
     def _goes_on(self, run: Run) -> bool:
         return run.type in STREAMED_UPSTREAM or (run.provider or self._label) in STREAMED_UPSTREAM
-
-    def _get(self, path: str) -> Deferred[tuple[int, bytes]]:
-        return fetch(self._client, "GET", self._target(path), self._headers.items())
 
 
 def _seconds(settings: Mapping[str, Any], key: str) -> float:

@@ -16,10 +16,19 @@ def target(base_url: str, path: str) -> str:
     ``http://b``, ``http://b/``, ``http://b/v1`` and ``http://b/v1/`` all lead to ``/v1/…``; a last segment that is a
     version stands for the path's own, any other is a prefix.
     """
-    prefix = quote(urlsplit(base_url).path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+    prefix = _prefix(base_url)
     if _VERSION.search(prefix) and path.startswith("/v1/"):
         return prefix + path[len("/v1") :]
     return prefix + path
+
+
+def beside(base_url: str, path: str) -> str:
+    """Return the request target of a path that is no endpoint of the API, ``/health`` say: beside the version."""
+    return _VERSION.sub("", _prefix(base_url)) + path
+
+
+def _prefix(base_url: str) -> str:
+    return quote(urlsplit(base_url).path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
 
 
 def credentials(base_url: str) -> dict[bytes, bytes]:

@@ -1,0 +1,164 @@
+"""How a node's providers are: their backends asked again and again, the edge told what is news.
+
+``docs/contracts/pool.md`` (Health). A backend that refuses or answers errors is down at once. One that is silent may
+only be busy: it is degraded, and down when it was silent several times in a row and no run of it goes on here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure as TwistedFailure
+
+from iop import model as m
+from iop.errors import Failure
+from iop.node.adapterset import AdapterSet
+
+SILENT_IN_A_ROW: Final = 3
+"""Checks without an answer after which a backend is down."""
+
+SOON_MS: Final = 2_000
+"""Longest time between two checks of a backend that is not up: it may be back at any moment."""
+
+PATIENCE_MS: Final = 2_000
+"""Longest wait for an answer where the payload leaves it open."""
+
+MODELS_TOLD: Final = 256
+"""Most models of one backend that the edge is told of."""
+
+Tell = Callable[[m.ProviderStatus], None]
+
+
+class Check:
+    """One provider's backend, looked at until it is stopped.
+
+    :param busy: whether a run of a provider goes on.
+    :param tell: is told what is news.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        provider: m.ProviderConfig,
+        adapters: AdapterSet,
+        busy: Callable[[str], bool],
+        tell: Tell,
+        clock: IReactorTime,
+    ) -> None:
+        self.provider = provider
+        self._adapters = adapters
+        self._busy = busy
+        self._tell = tell
+        self._clock = clock
+        self._told: m.Health | None = None
+        self._silent = 0
+        self._asking: Deferred[Any] | None = None
+        self._timer: IDelayedCall | None = None
+
+    def look(self) -> None:
+        """Ask now, and again when it is time."""
+        try:
+            adapter = self._adapters.adapter(self.provider.adapter)
+        except Failure:
+            self._found(m.Health.DOWN, "its adapter is not enabled or could not be made")
+            return
+        patience_ms = self.provider.health.timeout_ms or PATIENCE_MS
+        self._timer = self._clock.callLater(patience_ms / 1000, self._unanswered)
+        asking = self._asking = Deferred.fromCoroutine(self._ask(adapter))
+        asking.addCallbacks(self._answered, self._broken, callbackArgs=(asking,), errbackArgs=(asking,))
+
+    def stop(self) -> None:
+        """Ask no more, tell no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._give_up()
+
+    async def _ask(self, adapter: Any) -> tuple[m.Health, tuple[str, ...]]:
+        path = self.provider.health.path
+        health = await (adapter.probe(path) if path else adapter.probe())
+        if health is not m.Health.UP or self._told is m.Health.UP:
+            return health, ()
+        try:
+            return health, tuple(await adapter.models())[:MODELS_TOLD]
+        except Failure:
+            return health, ()
+
+    def _answered(self, answer: tuple[m.Health, tuple[str, ...]], asking: Deferred[Any]) -> None:
+        if self._over(asking):
+            self._silent = 0
+            health, models = answer
+            self._found(health, "" if health is m.Health.UP else "its backend refuses or answers errors", models)
+
+    def _broken(self, reason: TwistedFailure, asking: Deferred[Any]) -> None:
+        if self._over(asking):
+            self.log.failure("the adapter {name} broke its check", failure=reason, name=self.provider.adapter)
+            self._found(m.Health.UNKNOWN, "its adapter broke the check")
+
+    def _over(self, asking: Deferred[Any]) -> bool:
+        """Whether this is what was waited for: an adapter may answer later than it is given up."""
+        if asking is not self._asking:
+            return False
+        self._asking = None
+        if self._timer is not None:
+            self._timer.cancel()
+        return True
+
+    def _unanswered(self) -> None:
+        self._timer = None
+        self._give_up()
+        self._silent += 1
+        down = self._silent >= SILENT_IN_A_ROW and not self._busy(self.provider.id)
+        self._found(m.Health.DOWN if down else m.Health.DEGRADED, "its backend does not answer the check in time")
+
+    def _give_up(self) -> None:
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+
+    def _found(self, health: m.Health, why: str, models: tuple[str, ...] = ()) -> None:
+        interval = self.provider.health.interval_ms
+        wait = interval if health is m.Health.UP else min(interval, SOON_MS)
+        self._timer = self._clock.callLater(wait / 1000, self.look)
+        if health is not self._told:
+            self._told = health
+            self._tell(m.ProviderStatus(self.provider.id, health.value, why, models))
+
+
+class Checks:
+    """The backends of the payload in force, while there is a link to tell of them.
+
+    :param busy: whether a run of a provider goes on.
+    """
+
+    def __init__(self, adapters: AdapterSet, busy: Callable[[str], bool], clock: IReactorTime) -> None:
+        self._adapters = adapters
+        self._busy = busy
+        self._clock = clock
+        self._checks: dict[str, Check] = {}
+
+    def begin(self, tell: Tell) -> None:
+        """Check what the payload names, from scratch: whoever is told now knows nothing yet."""
+        self.stop()
+        self.follow(tell)
+
+    def follow(self, tell: Tell) -> None:
+        """Check what the payload names from now on; a provider that is the same goes on. An interval of 0 is none."""
+        wanted = {each.id: each for each in self._adapters.payload.providers if each.health.interval_ms}
+        for provider_id in [key for key, check in self._checks.items() if wanted.get(key) != check.provider]:
+            self._checks.pop(provider_id).stop()
+        for provider_id, provider in wanted.items():
+            if provider_id not in self._checks:
+                check = self._checks[provider_id] = Check(provider, self._adapters, self._busy, tell, self._clock)
+                check.look()
+
+    def stop(self) -> None:
+        """Check nothing any more."""
+        checks, self._checks = self._checks, {}
+        for check in checks.values():
+            check.stop()
