@@ -285,6 +285,9 @@ def test_provider_status() -> None:
     assert [world.entry.health_of(id)[0] for id in ("p1", "p2")] == [m.Health.DOWN, m.Health.DEGRADED]
     assert world.nodes.entries["q1" if "q1" in world.nodes.entries else "n2"].health == {}
     assert world.changes == ["n1"] * 3
+    end.wire.drop("the cable")
+    world.net.run()
+    assert world.entry.health_of("p1") == (m.Health.UNKNOWN, ""), "nobody knows any more"
 
 
 def test_closing_closes_every_link_registered_or_not() -> None:

@@ -236,6 +236,7 @@ class Registry:
         if entry is None or entry.link is not link:
             return
         entry.link = None
+        entry.health = {}  # nobody knows any more
         self.log.info("node {node} is gone: {reason}", node=link.node_id, reason=reason)
         self.changed(link.node_id)
 
