@@ -256,6 +256,11 @@ class RecordingSink:
         return "".join(event.text for event in self.events if isinstance(event, m.Delta))
 
     @property
+    def said(self) -> bytes:
+        """The answer, whichever way the run went: its bytes, or its text as UTF-8."""
+        return self.body or self.text.encode()
+
+    @property
     def http(self) -> m.HttpResponseHead | None:
         return next((event.http for event in self.events if isinstance(event, m.Start | m.Whole)), None)
 

@@ -29,6 +29,8 @@ class AdapterContract:
     - ``breaks``: says the first piece and fails;
     - ``silent``: says nothing at all;
     - ``goes on``: begins, says the first piece, and then one more at each :meth:`more`.
+
+    Pieces are bytes of the answer, or UTF-8 of its text where the run is normalized.
     """
 
     PIECES: tuple[bytes, ...] = (b"data: one\n\n", b"data: two\n\n")
@@ -94,7 +96,7 @@ class AdapterContract:
         kinds = [type(event) for event in sink.events]
         assert kinds == [m.Whole] or (kinds[0] is m.Start and kinds[-1] is m.Complete), kinds
         assert set(kinds[1:-1]) <= {m.Delta}
-        assert sink.body == b"".join(self.PIECES)
+        assert sink.said == b"".join(self.PIECES)
         assert self.open() == 0
 
     def test_a_refusal_is_a_failure_with_a_code(self) -> None:
@@ -109,7 +111,7 @@ class AdapterContract:
         fired, sink, _ = self.started("breaks")
         assert fired == [None]
         assert [type(event) for event in sink.events] == [m.Start, m.Delta, m.Error]
-        assert sink.body == self.PIECES[0]
+        assert sink.said == self.PIECES[0]
         assert self.open() == 0
 
     def test_a_silent_backend_keeps_the_run_waiting(self) -> None:
@@ -154,30 +156,30 @@ class AdapterContract:
 
     def test_pausing_stops_the_source_and_resuming_loses_nothing(self) -> None:
         fired, sink, _ = self.started("goes on")
-        said = sink.body
+        said = sink.said
         assert said
         sink.source.pause()
         more = [self.more(), self.more()]
         self.flush()
-        assert sink.body == said
+        assert sink.said == said
         sink.source.resume()
         self.flush()
-        assert sink.body == said + b"".join(more)
+        assert sink.said == said + b"".join(more)
         more.append(self.more())
         self.flush()
-        assert sink.body == said + b"".join(more)
+        assert sink.said == said + b"".join(more)
         assert fired == []
 
     def test_pausing_twice_and_resuming_twice_is_once(self) -> None:
         _, sink, _ = self.started("goes on")
-        said = sink.body
+        said = sink.said
         for _ in range(2):
             sink.source.pause()
         more = self.more()
         for _ in range(2):
             sink.source.resume()
         self.flush()
-        assert sink.body == said + more
+        assert sink.said == said + more
 
     def test_cancelling_while_paused_stops_the_backend(self) -> None:
         fired, sink, deferred = self.started("goes on")
@@ -193,8 +195,8 @@ class AdapterContract:
         first, one, deferred = self.started("goes on")
         second, other, _ = self.started("answers")
         assert second == [None]
-        assert other.body == b"".join(self.PIECES)
-        assert one.body == self.PIECES[0]
+        assert other.said == b"".join(self.PIECES)
+        assert one.said == self.PIECES[0]
         deferred.cancel()
         self.flush()
         assert len(first) == 1
