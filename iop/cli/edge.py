@@ -1,11 +1,12 @@
 """``iop-edge``: what an operator asks of an edge and of its configuration.
 
-Exit status: 0 fine, 1 trouble reaching the edge, 2 usage, 3 restart required, 4 refused.
+Exit status: 0 fine, 1 trouble reaching the edge or writing the output, 2 usage, 3 restart required, 4 refused.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -17,31 +18,43 @@ from iop.cli import edge_config, edge_live, edge_pool
 from iop.cli.foreground import run_plugin
 
 OK: Final = 0
+FAILED: Final = 1
 
 Command = Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
     if rest and not options.takes_rest:
         options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    command: Command = options.command
     try:
-        command: Command = options.command
         status = command(options)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the output has enough; Python must not complain about it on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has enough
+        _say_no_more()
         return OK
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        _say_no_more()
+        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _say_no_more() -> None:
+    """Python must not complain about its output on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

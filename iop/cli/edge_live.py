@@ -110,7 +110,7 @@ def pool_status(options: argparse.Namespace) -> int:
 
 def explain(options: argparse.Namespace) -> int:
     """``run explain``: one run's candidates, waits and attempts."""
-    return _show(options, f"/v1/runs/{quote(options.id, safe='')}", pool_text.explained)
+    return _show(options, f"/v1/runs/{quote(os.fsencode(options.id), safe='')}", pool_text.explained)
 
 
 def _show(options: argparse.Namespace, what: str, lines: Callable[[Any, text.Paint], Iterator[str]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,12 @@ from iop.edge.config import ConfigError, EdgeConfig, Loaded, load
 from iop.edge.pool.simulate import Simulation
 from iop.edge.pool.trace import Event, Refresh, TraceError, parse
 from iop.edge.refresh import RefreshMode, Status, plan
+from iop.errors import printable
+from iop.settings import INT_MAX
 
 USAGE = 2
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 Sweep = tuple[str, tuple[int, ...]]
 
@@ -42,13 +47,11 @@ def add_to(commands: Any) -> Any:
 
 def _sweep(words: str) -> Sweep:
     provider, equals, capacities = words.rpartition("=")
-    try:
-        values = tuple(int(capacity) for capacity in capacities.split(","))
-    except ValueError:
-        values = ()
-    if not provider or not equals or not values or min(values) < 1:
-        raise argparse.ArgumentTypeError("write PROVIDER=CAP1,CAP2 with whole numbers from 1 on")
-    return provider.rpartition("/")[2], values
+    sound = provider and equals and all(map(_NUMBER.fullmatch, capacities.split(",")))
+    values = tuple(map(int, capacities.split(","))) if sound else ()
+    if not values or min(values) < 1 or max(values) > INT_MAX:
+        raise argparse.ArgumentTypeError(f"write PROVIDER=CAP1,CAP2 with whole numbers from 1 to {INT_MAX}")
+    return provider, values
 
 
 class _Stop(Exception):
@@ -70,7 +73,11 @@ def simulate(options: argparse.Namespace) -> int:
         return stop.status
     if options.sweep:
         swept = [(capacities, _lived(settings, trace, configs, capacities)) for capacities in sweeps]
-        documents = [{"capacities": c, "summary": done.summary().as_document()} for c, done in swept]
+        names = {provider.id: f"{node.id}/{provider.id}" for node in settings.nodes for provider in node.providers}
+        documents = [
+            {"capacities": {names[id]: c for id, c in each.items()}, "summary": done.summary().as_document()}
+            for each, done in swept
+        ]
         if options.format == "json":
             print_json({"sweep": documents})
         else:
@@ -122,12 +129,16 @@ def _refreshes(settings: EdgeConfig, trace: Sequence[Event], where: Path, form: 
 
 
 def _combinations(sweeps: Sequence[Sweep], settings: EdgeConfig) -> Iterator[dict[str, int]]:
-    known = {provider.id for node in settings.nodes for provider in node.providers}
+    known = {f"{node.id}/{provider.id}": provider.id for node in settings.nodes for provider in node.providers}
+    known |= {id: id for id in known.values()}  # an id may hold a slash, and goes first
+    names: list[str] = []
     for provider, _ in sweeps:
-        if provider not in known:
-            print(f"error: --sweep: there is no provider {provider}", file=sys.stderr)
+        why = "there is no such provider" if provider not in known else ""
+        why = why or ("it is given twice" if known[provider] in names else "")
+        if why:
+            print(f"error: --sweep {printable(provider)}: {why}", file=sys.stderr)
             raise _Stop(USAGE)
-    names = [provider for provider, _ in sweeps]
+        names.append(known[provider])
     return (dict(zip(names, each, strict=True)) for each in product(*(values for _, values in sweeps)))
 
 

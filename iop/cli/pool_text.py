@@ -62,7 +62,6 @@ def sweep(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for document in documents:
         summary = document["summary"]
         outcomes, waits = summary["outcomes"], summary["queued_ms"]
-        used = {name.rpartition("/")[2]: each["utilisation"] for name, each in summary["providers"].items()}
         rows.append(
             (
                 *document["capacities"].values(),
@@ -70,7 +69,7 @@ def sweep(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 sum(count for outcome, count in outcomes.items() if outcome not in _ENDED),
                 *[milliseconds(waits[name]) for name in ("p50", "p95", "p99")],
                 summary["max_pending"],
-                *[_percent(used[name]) for name in names],
+                *[_percent(summary["providers"][name]["utilisation"]) for name in names],
             )
         )
     yield from table(rows, numbers_from=0)

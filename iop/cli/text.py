@@ -21,9 +21,9 @@ _COLOURS: Final = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 _LONGEST: Final = 60
 
 
-def paint(stream: TextIO) -> Paint:
-    """Colours for a terminal that wants them; anything else gets plain words."""
-    if not stream.isatty() or os.environ.get("NO_COLOR"):
+def paint(stream: TextIO | None) -> Paint:
+    """Colours for a terminal that wants them; anything else gets plain words, a closed stream (None) too."""
+    if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
         return lambda words, colour: words
     return lambda words, colour: f"\x1b[{_COLOURS[colour]}m{words}\x1b[0m"
 

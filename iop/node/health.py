@@ -1,7 +1,7 @@
 """How a node's providers are: their backends asked again and again, the edge told what is news.
 
 ``docs/contracts/pool.md`` (Health). A backend that refuses or answers errors is down at once. One that is silent may
-only be busy: it is degraded, and down when it was silent several times in a row and no run of it goes on here.
+only be busy: it is degraded, and down when it was silent several times in a row and no run goes on there from here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure as TwistedFailure
@@ -30,13 +30,16 @@ PATIENCE_MS: Final = 2_000
 MODELS_TOLD: Final = 256
 """Most models of one backend that the edge is told of."""
 
+LONGEST_MODEL: Final = 256
+"""Characters of a model's name that is told: all together must fit a frame."""
+
 Tell = Callable[[m.ProviderStatus], None]
 
 
 class Check:
     """One provider's backend, looked at until it is stopped.
 
-    :param busy: whether a run of a provider goes on.
+    :param busy: whether a run of an adapter goes on.
     :param tell: is told what is news.
     """
 
@@ -58,6 +61,7 @@ class Check:
         self._told: m.Health | None = None
         self._silent = 0
         self._asking: Deferred[Any] | None = None
+        self._listing: Deferred[Any] | None = None
         self._timer: IDelayedCall | None = None
 
     def look(self) -> None:
@@ -69,8 +73,9 @@ class Check:
             return
         patience_ms = self.provider.health.timeout_ms or PATIENCE_MS
         self._timer = self._clock.callLater(patience_ms / 1000, self._unanswered)
-        asking = self._asking = Deferred.fromCoroutine(self._ask(adapter))
-        asking.addCallbacks(self._answered, self._broken, callbackArgs=(asking,), errbackArgs=(asking,))
+        path = self.provider.health.path
+        asking = self._asking = maybeDeferred(adapter.probe, *([path] if path else []))
+        asking.addCallbacks(self._answered, self._broken, callbackArgs=(adapter, asking), errbackArgs=(asking,))
 
     def stop(self) -> None:
         """Ask no more, tell no more."""
@@ -79,21 +84,19 @@ class Check:
             self._timer = None
         self._give_up()
 
-    async def _ask(self, adapter: Any) -> tuple[m.Health, tuple[str, ...]]:
-        path = self.provider.health.path
-        health = await (adapter.probe(path) if path else adapter.probe())
-        if health is not m.Health.UP or self._told is m.Health.UP:
-            return health, ()
-        try:
-            return health, tuple(await adapter.models())[:MODELS_TOLD]
-        except Failure:
-            return health, ()
+    def _answered(self, health: m.Health, adapter: Any, asking: Deferred[Any]) -> None:
+        if not self._over(asking):
+            return
+        self._silent = 0
+        news = self._found(health, "" if health is m.Health.UP else "its backend refuses or answers errors")
+        if news and health is m.Health.UP:
+            self._listing = maybeDeferred(adapter.models).addCallbacks(self._listed, lambda _: None)
 
-    def _answered(self, answer: tuple[m.Health, tuple[str, ...]], asking: Deferred[Any]) -> None:
-        if self._over(asking):
-            self._silent = 0
-            health, models = answer
-            self._found(health, "" if health is m.Health.UP else "its backend refuses or answers errors", models)
+    def _listed(self, models: list[str]) -> None:
+        """What a backend has is told beside its health: it may be long in coming, or never come."""
+        if self._told is m.Health.UP:
+            seen = tuple(model for model in models if len(model) <= LONGEST_MODEL)[:MODELS_TOLD]
+            self._tell(m.ProviderStatus(self.provider.id, m.Health.UP.value, "", seen))
 
     def _broken(self, reason: TwistedFailure, asking: Deferred[Any]) -> None:
         if self._over(asking):
@@ -113,27 +116,31 @@ class Check:
         self._timer = None
         self._give_up()
         self._silent += 1
-        down = self._silent >= SILENT_IN_A_ROW and not self._busy(self.provider.id)
+        down = self._silent >= SILENT_IN_A_ROW and not self._busy(self.provider.adapter)
         self._found(m.Health.DOWN if down else m.Health.DEGRADED, "its backend does not answer the check in time")
 
     def _give_up(self) -> None:
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.cancel()
+        asked, self._asking, self._listing = (self._asking, self._listing), None, None
+        for each in asked:
+            if each is not None:
+                each.cancel()
 
-    def _found(self, health: m.Health, why: str, models: tuple[str, ...] = ()) -> None:
+    def _found(self, health: m.Health, why: str) -> bool:
+        """Look again when it is time; return whether this is news."""
         interval = self.provider.health.interval_ms
         wait = interval if health is m.Health.UP else min(interval, SOON_MS)
         self._timer = self._clock.callLater(wait / 1000, self.look)
-        if health is not self._told:
-            self._told = health
-            self._tell(m.ProviderStatus(self.provider.id, health.value, why, models))
+        if health is self._told:
+            return False
+        self._told = health
+        self._tell(m.ProviderStatus(self.provider.id, health.value, why))
+        return True
 
 
 class Checks:
     """The backends of the payload in force, while there is a link to tell of them.
 
-    :param busy: whether a run of a provider goes on.
+    :param busy: whether a run of an adapter goes on.
     """
 
     def __init__(self, adapters: AdapterSet, busy: Callable[[str], bool], clock: IReactorTime) -> None:

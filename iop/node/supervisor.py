@@ -316,9 +316,9 @@ class Supervisor:
             return
         run.execute(adapter, *self._adapters.backend(run.request))
 
-    def busy(self, provider_id: str) -> bool:
-        """Whether a run of a provider goes on."""
-        return any(run.request.provider_id == provider_id for run in self.runs.values())
+    def busy(self, adapter: str) -> bool:
+        """Whether a run of an adapter goes on."""
+        return any(run.request.adapter == adapter for run in self.runs.values())
 
     def window(self, window: m.RunWindow) -> None:
         """Credit for a run."""

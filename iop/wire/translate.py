@@ -236,7 +236,7 @@ _ENCODE: Final[Mapping[type, tuple[str, Callable[[Any], Any]]]] = {
     m.ProviderStatus: (
         "provider_status",
         lambda v: pb.ProviderStatus(
-            provider_id=v.provider_id, health=v.health, message=clean_text(v.message), models=v.models
+            provider_id=v.provider_id, health=v.health, message=clean_text(v.message), models=map(clean_text, v.models)
         ),
     ),
     m.NodeDraining: ("node_draining", lambda v: pb.NodeDraining()),

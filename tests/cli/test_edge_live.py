@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
 import sys
 import tempfile
@@ -271,6 +272,25 @@ def test_run_explain(script: Script, call: Call) -> None:
         "   1.5 s  a/p: complete",
     ]
     assert script.asked == [("GET /v1/runs/run%2F1 HTTP/1.1", None)]
+
+
+def test_an_id_may_be_any_bytes(script: Script, call: Call) -> None:
+    script.says(STORY)
+    assert call("run", "explain", os.fsdecode(b"\xff\xfe"))[0] == 0
+    assert script.asked == [("GET /v1/runs/%FF%FE HTTP/1.1", None)]
+
+
+def test_output_that_goes_nowhere(script: Script, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.says(POOL)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert edge.main(["pool", "status", "--console", str(script.path)]) == 0
+
+
+def test_output_that_cannot_be_written(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.says(POOL)
+    full = open("/dev/full", "w")
+    monkeypatch.setattr(sys, "stdout", full)
+    assert edge.main(["pool", "status", "--console", str(script.path)]) == 1
 
 
 # ---- status

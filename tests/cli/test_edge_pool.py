@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iop.cli import edge
+from iop.cli.edge import main
 
 EDGE = """
 edge: {id: e}
@@ -30,14 +30,16 @@ Call = Callable[..., tuple[int, str, str]]
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """Run ``pool simulate`` on four requests and what else a trace holds; its exit status, stdout and stderr."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "edge.yaml").write_text(EDGE)
 
-    def run(*arguments: str, config: str = "edge.yaml", trace: str = "", new: str = EDGE) -> tuple[int, str, str]:
+    def run(
+        *arguments: str, edge: str = EDGE, config: str = "edge.yaml", trace: str = "", new: str = EDGE
+    ) -> tuple[int, str, str]:
+        (tmp_path / "edge.yaml").write_text(edge)
         (tmp_path / "new.yaml").write_text(new)
         (tmp_path / "t.jsonl").write_text(trace or "".join(LINE.format(at=at) for at in (0, 10, 20, 150)))
         words = ["pool", "simulate", "--config", str(tmp_path / config), "--trace", str(tmp_path / "t.jsonl")]
         try:
-            status = edge.main([*words, *arguments])
+            status = main([*words, *arguments])
         except SystemExit as leaving:
             status = int(leaving.code or 0)
         out, err = capsys.readouterr()
@@ -78,18 +80,31 @@ def test_a_sweep_compares(call: Call) -> None:
     status, out, _ = call("--sweep", "n/p=1,2")
     assert status == 0
     heads, one, two = out.splitlines()
-    assert heads.split()[:3] == ["p", "complete", "refused"]
+    assert heads.split()[:3] == ["n/p", "complete", "refused"]
     assert (one.split()[:3], two.split()[:3]) == (["1", "3", "1"], ["2", "4", "0"])
     document = json.loads(call("--sweep", "p=1,2", "--format", "json")[1])
-    assert [each["capacities"] for each in document["sweep"]] == [{"p": 1}, {"p": 2}]
+    assert [each["capacities"] for each in document["sweep"]] == [{"n/p": 1}, {"n/p": 2}]
+
+
+def test_an_id_with_a_slash_is_swept_as_it_is_called(call: Call) -> None:
+    edge = EDGE.replace("id: p", "id: team/p").replace("[p]", "[team/p]")
+    for name in ("team/p", "n/team/p"):
+        status, out, err = call("--sweep", f"{name}=1", edge=edge)
+        assert (status, err, out.split()[0]) == (0, "", "n/team/p")
 
 
 @pytest.mark.parametrize(
     ("arguments", "how", "expected", "said"),
     [
-        (["--sweep", "p=0"], {}, 2, "whole numbers from 1 on"),
-        (["--sweep", "p"], {}, 2, "whole numbers from 1 on"),
-        (["--sweep", "q=1"], {}, 2, "there is no provider q"),
+        (["--sweep", "p=0"], {}, 2, "whole numbers from 1 to"),
+        (["--sweep", "p"], {}, 2, "whole numbers from 1 to"),
+        (["--sweep", "q=1"], {}, 2, "q: there is no such provider"),
+        (["--sweep", "nope/p=1"], {}, 2, "nope/p: there is no such provider"),
+        (["--sweep", "p=1", "--sweep", "n/p=2"], {}, 2, "n/p: it is given twice"),
+        (["--sweep", "p=1_0"], {}, 2, "whole numbers from 1 to"),
+        (["--sweep", "p=\u0663"], {}, 2, "whole numbers from 1 to"),
+        (["--sweep", "p=2147483648"], {}, 2, "whole numbers from 1 to"),
+        (["--sweep", "\x1b[31m=1"], {}, 2, "--sweep ?[31m: there is"),
         ([], {"trace": "{"}, 2, "line 1: not JSON"),
         ([], {"trace": REFRESH, "new": EDGE.replace("id: e", "id: f")}, 3, "is not live"),
         ([], {"trace": REFRESH, "new": "edge: {id: e}\nheartbeat_ms: 0\n"}, 4, "heartbeat_ms"),

@@ -9,6 +9,7 @@ import pytest
 from doubles import JSON, complete, fail, piece, start, wait, whole
 from gateway_in_memory import Answer, Gateway, document, node
 
+from iop.edge.runs.runs import REMEMBERED_REFUSALS
 from iop.errors import Failure
 
 pytestmark = pytest.mark.usefixtures("logged")
@@ -136,6 +137,44 @@ def test_the_story_of_a_run() -> None:
     assert story["steps"][2]["considered"][-1]["passed_over"] == "tried"
     assert gateway.runs.explain(story["id"]) == story
     assert gateway.runs.explain("another") is None
+
+
+def test_the_story_of_a_run_on_an_older_route() -> None:
+    route = {"model": "old", "adapter": "a", "target": "t"}
+    gateway = Gateway(whole(ANSWER), configuration=document(openai={"model_routes": [route]}))
+    gateway.net.run(100)
+    gateway.chat(model="old", headers={"x-request-id": "req-9"})
+    story = gateway.runs.explain("req-9")
+    assert story is not None
+    assert (story["arrived"], story["total_ms"], story["queued_ms"]) == (gateway.net.seconds(), 0, 0)
+    assert [(step["step"], step["provider"], step["at_ms"]) for step in story["steps"]] == [
+        ("dispatched", "n1/a", 0),
+        ("ended", "n1/a", 0),
+    ]
+    assert [(each["provider"], each["outcome"]) for each in story["attempts"]] == [("n1/a", "complete")]
+
+
+def test_a_failure_without_a_code_is_known_by_its_status() -> None:
+    gateway = Gateway(fail(Failure("", "I am a teapot", http_status=418)))
+    gateway.chat(headers={"x-request-id": "req-10"})
+    story = gateway.runs.explain("req-10")
+    assert story is not None
+    assert (story["outcome"], story["attempts"][0]["outcome"]) == ("418", "418")
+
+
+def test_what_a_client_made_up_is_neither_logged_nor_remembered_whole(logged: Any) -> None:
+    gateway = busy(provider_pool={"max_queue": 1})
+    waits = gateway.chat(headers={"x-request-id": "waits"})
+    name = "\x1b[31m\n" + "m" * 1_000_000
+    for _ in range(REMEMBERED_REFUSALS + 10):
+        assert gateway.chat(model=name).answer.code == "model_not_found"
+    assert max(map(len, logged.lines())) < 1000
+    assert all(line.isprintable() for line in logged.lines())
+    assert len(gateway.runs._refused) == REMEMBERED_REFUSALS
+    assert max(len(run.model) for run in gateway.runs._refused) <= 200
+    waits.leave()
+    gateway.net.run()
+    assert gateway.runs.explain("waits") is not None, "refusals drive nobody out"
 
 
 @pytest.mark.parametrize("waiting", [False, True])

@@ -15,6 +15,8 @@ from iop.errors import Failure
 from iop.model import Health
 from iop.node.adapterset import AdapterSet
 from iop.node.health import MODELS_TOLD, SILENT_IN_A_ROW, Checks
+from iop.wire.frames import MAX_FRAME
+from iop.wire.translate import encode
 
 UP, DOWN, DEGRADED, UNKNOWN = Health.UP, Health.DOWN, Health.DEGRADED, Health.UNKNOWN
 
@@ -40,6 +42,9 @@ class Backend(ScriptedAdapter):
         return fail(self.says) if isinstance(self.says, Exception) else succeed(self.says)
 
     def models(self) -> Deferred[list[str]]:
+        if self.targets == ["silent"]:
+            self.open_checks.append(Deferred())
+            return self.open_checks[-1]
         return fail(Failure("upstream_error", "no")) if self.targets == ["broken"] else succeed(self.targets)
 
 
@@ -65,7 +70,7 @@ class World:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        return [(status.provider_id, status.health) for status in self.statuses]
+        return [(status.provider_id, status.health) for status in self.statuses if not status.models]
 
     @property
     def last(self) -> m.ProviderStatus:
@@ -141,7 +146,7 @@ def test_a_silent_backend_is_degraded_and_down_when_it_is_so_again_and_again() -
 def test_one_that_is_silent_because_it_works_is_not_down() -> None:
     """A server with one thread answers nobody while it generates."""
     world = World()
-    world.busy.add("p")
+    world.busy.add("a")
     world.backend.says = None
     world.wait(60)
     assert world.told == [("p", UP), ("p", DEGRADED)]
@@ -220,6 +225,27 @@ def test_models_are_told_when_a_backend_comes_up() -> None:
     world.backend.says, world.backend.targets = UP, ["broken"]
     world.wait(2.1)
     assert (world.last.health, world.last.models) == (UP, ())
+
+
+def test_a_backend_that_keeps_its_models_to_itself_is_up() -> None:
+    world = World(provider(path="/health"))
+    world.backend.says, world.backend.targets = DOWN, ["silent"]
+    world.wait(10.1)
+    world.backend.says = UP
+    world.wait(30)
+    assert world.told == [("p", UP), ("p", DOWN), ("p", UP)]
+    world.checks.stop()
+    assert all(asked.called for asked in world.backend.open_checks)
+
+
+def test_models_told_fit_a_frame_whatever_a_backend_calls_them() -> None:
+    world = World()
+    world.backend.says = DOWN
+    world.wait(10.1)
+    world.backend.says, world.backend.targets = UP, ["x" * 8000, "\ud800", "m"] + ["x" * 256] * 500
+    world.wait(2.1)
+    assert "x" * 8000 not in world.last.models
+    assert len(encode(world.last)) < MAX_FRAME
 
 
 def test_a_refresh_leaves_alone_what_is_the_same() -> None:

@@ -670,6 +670,26 @@ def test_a_probe_of_a_path_of_the_operators_choice(status: int, health: m.Health
     assert world.backend.last.headers["authorization"] == ["Bearer k"]
 
 
+def test_a_list_of_models_that_is_too_long_to_read_is_an_answer() -> None:
+    world = World()
+    world.backend.responds(200, b" " * (5 << 20))
+    got: list[Any] = []
+    world.adapter.probe().addBoth(got.append)
+    world.net.run(1)
+    assert got == [m.Health.UP]
+    world.end()
+
+
+def test_a_check_does_not_wait_for_a_run_to_leave_its_connection() -> None:
+    world = World(max_connections=1)
+    sink = world.ask()
+    world.backend.answer = lambda request: request.connection.respond(200, b'{"data":[]}')
+    got: list[Any] = []
+    world.adapter.probe().addBoth(got.append)
+    world.net.run(1)
+    assert (got, sink.end) == ([m.Health.UP], None)
+
+
 def test_a_probe_of_a_backend_that_never_answers_lasts_until_it_is_cancelled() -> None:
     """Who is silent is not down: that is for the asker to say."""
     world = World()

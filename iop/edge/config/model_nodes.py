@@ -52,9 +52,9 @@ class Health:
         Effect.RESTART,
         "The path asked for; default what suits the backend.",
         default=None,
-        pattern=r"^/[^\s]*$(?!\n)",
+        pattern=r'^/[!"$-~]*$(?!\n)',
         examples=["/health"],
-        expected="a path that begins with /",
+        expected="a path that begins with /, in printable ASCII without a space or #",
     )
     timeout_ms: int = setting(Effect.RESTART, "Longest wait for its answer.", default=2000, minimum=1)
 

@@ -27,12 +27,22 @@ class Decided(NamedTuple):
     chosen: Resource | None
 
 
+class Routed(NamedTuple):
+    """A run was sent where an older route leads, past the pool: ``node/adapter``."""
+
+    at: int
+    name: str
+
+
 class Attempted(NamedTuple):
     """An attempt's end: where it was, and "complete", "cancelled" or the code of its failure."""
 
     at: int
-    resource: Resource | None
+    name: str
     outcome: str
+
+
+Step = Decided | Routed | Attempted
 
 
 class Claim(ABC):
@@ -80,7 +90,7 @@ class Claim(ABC):
         self.first_failure: Failure | None = None
         self.lane: Lane | None = None
         self.deadline = 0
-        self.trail: list[Decided | Attempted] = []
+        self.trail: list[Step] = []
 
     @abstractmethod
     def granted(self, lease: Lease) -> None:

@@ -19,10 +19,13 @@ from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
-from iop.edge.pool.queue import Attempted, Claim
-from iop.errors import Failure
+from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
+from iop.errors import Failure, printable
 from iop.wire.peer import RunRules, RunState, Violation
 from iop.wire.window import Window
+
+LONGEST_NAME: Final = 200
+"""Characters that are kept of a model that a client made up."""
 
 WINDOW = 1 << 20
 """Bytes of an answer that may be on their way to one client."""
@@ -110,7 +113,9 @@ class Service(Protocol):
 class Run(Claim):
     """One run on its way. :meth:`cancel` may be called at any time, and more than once.
 
-    :ivar outcome: how it ended: "complete", "cancelled" or the code of a failure; "" until that is known.
+    :ivar admitted: whether the pool let it in, to a slot or to the queue.
+    :ivar outcome: how it ended: "complete", "cancelled", a failure's code, or its HTTP status where the backend gave no
+        code; "" until that is known.
     :ivar ended_at: when it ended, in ms of the pool's clock; 0 until then.
     """
 
@@ -121,6 +126,7 @@ class Run(Claim):
         "_rules",
         "_service",
         "_window",
+        "admitted",
         "ended_at",
         "id",
         "lease",
@@ -141,6 +147,7 @@ class Run(Claim):
         self.request_id = ask.request_id
         self.link: NodeLink | None = None
         self.lease: Lease | None = None
+        self.admitted = True
         self.outcome = ""
         self.ended_at = 0
 
@@ -179,7 +186,7 @@ class Run(Claim):
             )
             link.start(request, self)
         except Failure as failure:
-            self._end(failure.code)
+            self._end(_outcome(failure))
             raise
         except BaseException:
             self._end("internal")
@@ -201,12 +208,13 @@ class Run(Claim):
     def turned_away(self, failure: Failure) -> None:
         """It was not admitted; whoever wanted it knows."""
         self._log(LogLevel.info, "{run} refused: {code}, {status} (request {request}, model {model})", failure, None)
-        self._end(failure.code)
+        self.admitted = False
+        self._end(_outcome(failure))
 
     def refused(self, failure: Failure) -> None:
         """Its wait is over: it gets no slot."""
         answer = self._answer
-        self._end(failure.code)
+        self._end(_outcome(failure))
         if answer is not None:
             self._tell_failure(answer, failure)
 
@@ -221,7 +229,7 @@ class Run(Claim):
         self.lease = self.link = None
         self._rules = RunRules()
         self._window = Window(self._service.window)
-        self._attempted(lease, failure.code)
+        self._attempted(_outcome(failure))
         if not self._service.pool.again(self, lease, failure, _verdict(failure)):
             self.lease = lease  # for the log; it is given back
             return False
@@ -230,9 +238,14 @@ class Run(Claim):
             answer.waits()
         return True
 
-    def _attempted(self, lease: Lease | None, outcome: str) -> None:
-        resource = None if lease is None else lease.resource
-        self.trail.append(Attempted(self._service.pool.now(), resource, outcome))
+    def _attempted(self, outcome: str) -> None:
+        """It was somewhere; where, its trail says last."""
+        sent = self.trail[-1]
+        if isinstance(sent, Decided) and sent.chosen is not None:
+            name = sent.chosen.name
+        else:
+            name = sent.name if isinstance(sent, Routed) else "-"
+        self.trail.append(Attempted(self._service.pool.now(), name, outcome))
 
     # ---- what the client does -----------------------------------------------------------------------------------
 
@@ -331,7 +344,7 @@ class Run(Claim):
             self._end("cancelled")
         elif not self._goes_on(failure):
             first = self.first_failure or failure
-            self._end(failure.code, _verdict(failure))
+            self._end(_outcome(failure), _verdict(failure))
             self._tell_failure(answer, first, usage)
 
     def _tell_failure(self, answer: Answer, failure: Failure, usage: m.Usage | None = None, why: str = "") -> None:
@@ -353,7 +366,7 @@ class Run(Claim):
             status=failure.http_status,
             why=why,
             request=self.request_id or "-",
-            model=self.model,
+            model=printable(self.model)[:LONGEST_NAME],
             provider=lease.resource.provider_id if lease is not None else "-",
             node=node,
         )
@@ -369,10 +382,15 @@ class Run(Claim):
             self._patience = None
         if self.link is not None:
             self.link.forget(self.id)
-            self._attempted(self.lease, outcome)
+            self._attempted(outcome)
         if self.lease is not None:
             self.lease.release(verdict)
         self._service.over(self)
+
+
+def _outcome(failure: Failure) -> str:
+    """How a run ended that failed so: some backends' failures have no code."""
+    return failure.code or str(failure.http_status)
 
 
 def _verdict(failure: Failure) -> Verdict:

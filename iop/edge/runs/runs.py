@@ -11,12 +11,16 @@ from twisted.logger import Logger
 from iop.edge.config import model as config
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
-from iop.edge.runs.run import WINDOW, Answer, Ask, Run
+from iop.edge.pool.queue import Routed
+from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
 from iop.edge.runs.story import Story
 from iop.errors import Failure
 
 REMEMBERED = 4096
 """Ended runs whose story can be told; of each only what that needs is left."""
+
+REMEMBERED_REFUSALS = 512
+"""The same for runs that were never let in: a storm of them must not drive out the ones that explain it."""
 
 
 class Runs:
@@ -38,6 +42,7 @@ class Runs:
         self.active: set[Run] = set()
         self.draining = False
         self._ended: deque[Run] = deque(maxlen=REMEMBERED)
+        self._refused: deque[Run] = deque(maxlen=REMEMBERED_REFUSALS)
         self._routes = {route.model: route for route in settings.openai.model_routes} if settings.openai else {}
         nodes.changed = self._node_changed
         nodes.together = pool.together
@@ -68,10 +73,12 @@ class Runs:
 
     def _route(self, run: Run, route: config.ModelRoute) -> None:
         """An older route takes no slot: the named node, else the first with that adapter."""
+        run.arrived = run.since = self.pool.now()
         for entry in self.nodes.entries.values():
             if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
                 continue
             if any(a.name == route.adapter and a.enabled for a in entry.node.adapters):
+                run.trail.append(Routed(run.arrived, f"{entry.node.id}/{route.adapter}"))
                 run.send(entry.link, route.adapter, route.target, "")
                 return
         failure = Failure("no_provider", "no node of the model is up", retry_after_ms=1000)
@@ -81,7 +88,11 @@ class Runs:
     def over(self, run: Run) -> None:
         """A run has ended."""
         self.active.discard(run)
-        self._ended.append(run)
+        if run.admitted:
+            self._ended.append(run)
+        else:
+            run.model = run.model[:LONGEST_NAME]
+            self._refused.append(run)
 
     def _node_changed(self, node_id: str) -> None:
         entry = self.nodes.entries[node_id]
@@ -93,7 +104,11 @@ class Runs:
 
     def explain(self, id: str) -> dict[str, Any] | None:
         """Return the story of a run, by its id or that of its request; None for one that nobody remembers."""
-        known = (run for run in (*self.active, *reversed(self._ended)) if id and id in (run.id, run.request_id))
+        known = (
+            run
+            for run in (*self.active, *reversed(self._ended), *reversed(self._refused))
+            if id and id in (run.id, run.request_id)
+        )
         found = next(known, None)
         return None if found is None else Story(found, self.pool.now()).as_document()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from iop.edge.pool.admission import Considered, Resource, why_passed_over
-from iop.edge.pool.queue import Attempted, Decided, Lane
+from iop.edge.pool.queue import Attempted, Decided, Lane, Routed, Step
 
 
 class Told(Protocol):
@@ -30,7 +30,7 @@ class Told(Protocol):
     lane: Lane | None
     outcome: str
     ended_at: int
-    trail: list[Decided | Attempted]
+    trail: list[Step]
 
 
 class Story:
@@ -60,10 +60,12 @@ class Story:
             "attempts": list(self._attempts()),
         }
 
-    def _step(self, step: Decided | Attempted) -> dict[str, Any]:
+    def _step(self, step: Step) -> dict[str, Any]:
         at = step.at - self._run.arrived
         if isinstance(step, Attempted):
-            return {"at_ms": at, "step": "ended", "provider": _name(step.resource), "outcome": step.outcome}
+            return {"at_ms": at, "step": "ended", "provider": step.name, "outcome": step.outcome}
+        if isinstance(step, Routed):
+            return {"at_ms": at, "step": "dispatched", "provider": step.name, "considered": []}
         chosen = next((each for each in step.considered if each[0] is step.chosen), None)
         return {
             "at_ms": at,
@@ -74,19 +76,19 @@ class Story:
 
     def _attempts(self) -> Iterator[dict[str, Any]]:
         """Each time it was sent somewhere."""
-        sent: Decided | None = None
+        sent: Decided | Routed | None = None
         for step in self._run.trail:
-            if isinstance(step, Decided):
-                sent = step if step.chosen is not None else sent
-            elif sent is not None:
+            if isinstance(step, Routed) or (isinstance(step, Decided) and step.chosen is not None):
+                sent = step
+            elif isinstance(step, Attempted) and sent is not None:
                 yield self._attempt(sent, step)
                 sent = None
         if sent is not None:
             yield self._attempt(sent, None)
 
-    def _attempt(self, sent: Decided, ended: Attempted | None) -> dict[str, Any]:
+    def _attempt(self, sent: Decided | Routed, ended: Attempted | None) -> dict[str, Any]:
         return {
-            "provider": _name(sent.chosen),
+            "provider": sent.name if isinstance(sent, Routed) else _name(sent.chosen),
             "dispatched_ms": sent.at - self._run.arrived,
             "ended_ms": None if ended is None else ended.at - self._run.arrived,
             "outcome": "running" if ended is None else ended.outcome,

@@ -67,7 +67,7 @@ def pool_status(config: EdgeConfig, pool: Pool) -> dict[str, Any]:
         "max_queue": pool.policy.max_queue,
         "queue_timeout_ms": pool.policy.queue_timeout_ms,
         "providers": snapshots(config, pool),
-        "reasons": {r.name: r.said for r in pool.resources.values() if r.said},
+        "reasons": {r.name: why for r in pool.resources.values() if (why := _reason(r))},
         "models": [
             {
                 "id": model.id,
@@ -112,6 +112,19 @@ def _availability(resource: Resource) -> str:
     if not resource.enabled:
         return "disabled"
     return "online" if resource.reachable else "offline"
+
+
+def _reason(resource: Resource) -> str:
+    """Why a provider is not well, in words; "" for one that is, or of which nobody knows."""
+    if not resource.enabled or not resource.reachable:
+        return ""
+    if resource.connecting.shut:
+        return "runs could not connect to its backend"
+    if resource.health is Health.DOWN:
+        return resource.said
+    if resource.connecting.on_trial:
+        return "runs could not connect to its backend; the next one tries"
+    return "a cancelled run never ended" if resource.unconfirmed else resource.said
 
 
 def _health(resource: Resource) -> Health:

@@ -110,6 +110,8 @@ def test_health() -> None:
     (loaded,) = config(node(f"[{provider(health='{interval_ms: 0, path: /health, timeout_ms: 1}')}]")).nodes
     assert loaded.providers[0].health.path == "/health"
     path = "nodes[0].providers[0].health"
+    for wrong in ("/\u00fc", "/a b", "/a#b", '"/\\0"', '"/\\x01"', '"/a\\n"'):
+        assert faults(node(f"[{provider(health=f'{{path: {wrong}}}')}]")), wrong
     assert faults(node(f"[{provider(health='{path: health, timeout_ms: 0}')}]")) == [
         (f"{path}.path", "schema"),
         (f"{path}.timeout_ms", "range"),

@@ -55,6 +55,8 @@ class OpenAICompatAdapter:
         )
         maximum = settings.get("max_connections") or 1024
         self._client = Client(environment.reactor, origin, max_connections=maximum, max_idle=min(256, maximum))
+        # a check and a list of models beside it: they do not wait until a run leaves them a connection
+        self._checking = Client(environment.reactor, origin, max_connections=2, max_idle=1)
         self._targets: dict[str, str] = {}
 
     # ---- IAdapter -----------------------------------------------------------------------------------------------
@@ -64,6 +66,7 @@ class OpenAICompatAdapter:
 
     def stop(self) -> None:
         self._client.close()
+        self._checking.close()
 
     def run(self, run: Run, sink: Any) -> Deferred[None]:
         request = run.request
@@ -90,14 +93,16 @@ class OpenAICompatAdapter:
         target, refused = (urls.beside(self._base_url, path), 400) if path else (self._target("/v1/models"), 500)
 
         def unanswered(reason: TwistedFailure) -> m.Health:
-            reason.trap(Failure)  # not a cancelled check: that backend is silent, not down
-            return m.Health.DOWN
+            failure = reason.value
+            if not isinstance(failure, Failure):  # a cancelled check: that backend is silent, not down
+                reason.raiseException()
+            return m.Health.UP if failure.code == "answer_too_large" else m.Health.DOWN
 
-        asked = fetch(self._client, "GET", target, self._headers.items(), timers=UNTIMED)
+        asked = fetch(self._checking, "GET", target, self._headers.items(), timers=UNTIMED)
         return asked.addCallbacks(lambda got: m.Health.DOWN if got[0] >= refused else m.Health.UP, unanswered)
 
     def models(self) -> Deferred[list[str]]:
-        asked = fetch(self._client, "GET", self._target("/v1/models"), self._headers.items())
+        asked = fetch(self._checking, "GET", self._target("/v1/models"), self._headers.items())
         return asked.addCallback(lambda got: model_ids(got[1]) if got[0] == 200 else [])
 
     def sessions(self) -> list[Mapping[str, Any]]:
