@@ -1,0 +1,1 @@
+"""The adapter that runs a coding agent, or any program, as a child process."""
