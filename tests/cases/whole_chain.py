@@ -24,7 +24,14 @@ class Chain(Gateway):
         self, *, openai: dict[str, Any] | None = None, provider: dict[str, Any] | None = None, **settings: Any
     ) -> None:
         adapter = {"name": "a", "type": "openai_compat", "base_url": "http://127.0.0.1:8000/v1", **settings}
-        made = {"id": "p1", "type": "vllm", "category": "local_inference", "adapter": "a", "models": ["m"]}
+        made = {
+            "health": {"interval_ms": 0},
+            "id": "p1",
+            "type": "vllm",
+            "category": "local_inference",
+            "adapter": "a",
+            "models": ["m"],
+        }
         made |= {"capacity": 1000, **(provider or {})}
         node = {"id": "n1", "token": "n1", "adapters": [adapter], "providers": [made]}
         super().__init__(configuration=document(node, openai=openai), find=plugin.factory)
