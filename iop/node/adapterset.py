@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters.environment import Environment
+from iop.node.sessions import SessionStore
 
 PATIENCE = 30.0
 """Seconds that an adapter may take to start, and to stop."""
@@ -34,15 +35,20 @@ class AdapterSet:
     """The adapter instances of a node, by name.
 
     :param factory: finds an adapter factory by its type word.
+    :param sessions: where adapters keep conversations that go on.
     """
 
     log = Logger()
 
-    def __init__(self, reactor: Any, state_dir: Path, factory: Callable[[str], Any]) -> None:
+    def __init__(
+        self, reactor: Any, state_dir: Path, factory: Callable[[str], Any], sessions: SessionStore | None = None
+    ) -> None:
         self._reactor = reactor
         self._state_dir = state_dir
         self._factory = factory
         self._adapters: dict[str, Any] = {}
+        self._sessions = sessions
+        self._capabilities: dict[str, Mapping[str, Any]] = {}
         self._backends: dict[str, tuple[str, str]] = {}
         self._labels: dict[str, str] = {}
         self._turn = DeferredLock()
@@ -60,6 +66,10 @@ class AdapterSet:
         if adapter is None:
             raise Failure("adapter_unavailable", "the node has no such adapter")
         return adapter
+
+    def capabilities(self, name: str) -> Mapping[str, Any]:
+        """Return what an instance can, as its factory says; there is one of that name."""
+        return self._capabilities[name]
 
     def backend(self, request: m.RunRequest) -> tuple[str, str]:
         """Return the label and the type of the backend that a run goes to."""
@@ -123,8 +133,10 @@ class AdapterSet:
             where = _first_error(factory.settings_schema, config.settings)
             if where is not None:
                 raise Failure("invalid_value", where)
-            environment = Environment(name=name, reactor=self._reactor, state_dir=self._state_dir / "adapters" / name)
+            state_dir = self._state_dir / "adapters" / name
+            environment = Environment(name, self._reactor, state_dir, self._sessions)
             adapter = factory.make(config.settings, environment)
+            self._capabilities[name] = factory.capabilities
         except Failure:
             raise
         except Exception as error:
@@ -141,6 +153,7 @@ class AdapterSet:
         return adapter
 
     async def _stop(self, name: str) -> None:
+        del self._capabilities[name]
         await self._end(name, self._adapters.pop(name))
 
     async def _end(self, name: str, adapter: Any) -> None:
@@ -154,6 +167,8 @@ class AdapterSet:
         self._stopped = True
         for name in list(self._adapters):
             await self._stop(name)
+        if self._sessions is not None:
+            self._sessions.close()
 
 
 def _first_error(schema: Any, settings: Any) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -16,9 +17,13 @@ from iop import model as m
 from iop.errors import Failure
 from iop.interfaces import ISink
 from iop.node.adapters.environment import Run
+from iop.node.adapters.workspace import resolved
 from iop.node.adapterset import AdapterSet
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
+
+CHAT: Final = "/v1/chat/completions"
+"""The path of the requests that a normalized run can be made of."""
 
 
 class Source(Protocol):
@@ -267,9 +272,10 @@ class Supervisor:
 
     log = Logger()
 
-    def __init__(self, adapters: AdapterSet, clock: IReactorTime) -> None:
+    def __init__(self, adapters: AdapterSet, clock: IReactorTime, workspace_roots: Sequence[Path] = ()) -> None:
         self._adapters = adapters
         self._clock = clock
+        self._roots = workspace_roots
         self.runs: dict[str, NodeRun] = {}
         self.total = 0
         self._link_paused = False
@@ -311,6 +317,10 @@ class Supervisor:
             run.input = []
         try:
             adapter = self._adapters.adapter(run.request.adapter)
+            capabilities = self._adapters.capabilities(run.request.adapter)
+            run.request = _in_a_mode_of(capabilities["modes"], run.request)
+            if capabilities["sessions"] and run.request.workspace:
+                run.request = run.request._replace(workspace=resolved(run.request.workspace, self._roots))
         except Failure as failure:
             run.fail(failure)
             return
@@ -353,3 +363,12 @@ class Supervisor:
     def _ended(self, run: NodeRun) -> None:
         if self.runs.get(run.id) is run:
             del self.runs[run.id]
+
+
+def _in_a_mode_of(modes: Set[m.Mode], request: m.RunRequest) -> m.RunRequest:
+    """Return a run as its adapter can run it: the edge does not know what a drop-in can. :raises Failure:"""
+    if request.mode in modes:
+        return request
+    if request.mode is m.Mode.PASSTHROUGH and request.http is not None and request.http.path == CHAT:
+        return request._replace(mode=m.Mode.NORMALIZED, http=None)
+    raise Failure("unknown_url", "the provider does not serve this")

@@ -14,6 +14,7 @@ from iop.errors import Failure
 from iop.node.adapters import plugin
 from iop.node.adapterset import AdapterSet
 from iop.node.config import NodeSettings, edge_endpoint, read_token, roots
+from iop.node.sessions import SessionStore
 from iop.node.supervisor import Supervisor
 from iop.node.uplink import Uplink
 from iop.process import fatal, settle, stop_on_signals
@@ -32,8 +33,9 @@ class Node(OrderedServices):
 
     def __init__(self, settings: NodeSettings, reactor: Any, failed: Any = fatal) -> None:
         self.drain = Drain(reactor)
-        self.adapters = AdapterSet(reactor, settings.state_dir, plugin.factory)
-        self.supervisor = Supervisor(self.adapters, reactor)
+        sessions = SessionStore(settings.state_dir / "sessions.sqlite3", reactor.seconds)
+        self.adapters = AdapterSet(reactor, settings.state_dir, plugin.factory, sessions)
+        self.supervisor = Supervisor(self.adapters, reactor, settings.workspace_roots)
         endpoint: IStreamClientEndpoint = dialler(reactor, settings.edge)
         self.uplink = Uplink(
             endpoint,

@@ -60,14 +60,18 @@ class FakeLink:
 class World:
     """A supervisor with one scripted adapter `a`."""
 
-    def __init__(self, *script: Step, adapter: Any = None, **traits: Any) -> None:
+    def __init__(
+        self, *script: Step, adapter: Any = None, can: dict[str, Any] | None = None, roots: Any = (), **traits: Any
+    ) -> None:
         self.clock = Clock()
         self.adapter = adapter or ScriptedAdapter(*script, **traits)
-        adapters = AdapterSet(self.clock, Path(), lambda kind: ScriptedFactory(self.adapter))
+        factory = ScriptedFactory(self.adapter)
+        factory.capabilities = {**factory.capabilities, **(can or {})}
+        adapters = AdapterSet(self.clock, Path(), lambda kind: factory)
         payload = m.NodePayload("1", (m.AdapterConfig("a", "scripted"),))
         Deferred.fromCoroutine(adapters.register(payload))
         assert adapters.revision == "1"
-        self.supervisor = Supervisor(adapters, self.clock)
+        self.supervisor = Supervisor(adapters, self.clock, roots)
         self.link = FakeLink()
 
     def run(self, run_id: str = "r", *, size: int | None = None, **request: Any) -> None:
@@ -118,6 +122,35 @@ def test_text_and_reasoning_travel_apart() -> None:
     world = World(start(None), piece(text="answer", reasoning="hm"), complete())
     world.run()
     assert world.events()[1:3] == [m.Delta(reasoning="hm"), m.Delta(text="answer")]
+
+
+CHAT = m.HttpRequestHead("POST", "/v1/chat/completions")
+
+
+def test_what_an_edge_takes_for_bytes_a_drop_in_without_http_is_given_as_a_document() -> None:
+    """The edge does not know what a drop-in can."""
+    world = World(start(None), complete(), can={"modes": {m.Mode.NORMALIZED}})
+    world.run(http=CHAT, input=b"{}")
+    assert (world.scripted.request.mode, world.scripted.request.http) == (m.Mode.NORMALIZED, None)
+    world.run("other", http=CHAT._replace(path="/v1/embeddings"))
+    assert world.kinds("other") == ["unknown_url"]
+    world = World(start(), complete(), can={"modes": {m.Mode.PASSTHROUGH}})
+    world.run(mode=m.Mode.NORMALIZED)
+    assert world.kinds() == ["unknown_url"]
+    assert world.idle
+
+
+def test_a_workspace_is_the_nodes_to_allow(tmp_path: Path) -> None:
+    """Only for an adapter that works in one: to any other the word is the caller's own."""
+    (tmp_path / "w").mkdir()
+    world = World(start(None), complete(), roots=[tmp_path.resolve()])
+    world.run(workspace=f"{tmp_path}/w/../w")
+    assert world.scripted.request.workspace == str((tmp_path / "w").resolve())
+    world.run("other", workspace="/etc")
+    assert world.kinds("other") == ["workspace_invalid"]
+    world = World(start(None), complete(), can={"sessions": False})
+    world.run(workspace="anything")
+    assert world.kinds() == ["start", "complete"]
 
 
 def test_an_answer_at_hand_whole_is_one_event() -> None:

@@ -1,0 +1,266 @@
+"""Coding agents, and any program, as children of the node. ``docs/contracts/adapters.md`` (cli)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from zope.interface import implementer, provider
+
+from iop import model as m
+from iop.errors import Failure
+from iop.interfaces import IAdapter, IAdapterFactory
+from iop.node.adapters.cli.child import Child
+from iop.node.adapters.cli.formats import parser
+from iop.node.adapters.cli.processes import Processes
+from iop.node.adapters.cli.prompt import render
+from iop.node.adapters.environment import Environment, Run
+from iop.node.adapters.workspace import usable
+from iop.settings import CLI_SETTINGS
+
+INHERITED: Final = ("PATH", "HOME", "LANG", "TMPDIR", "TERM")
+"""What a child gets of the node's own environment, with every ``LC_`` variable: nothing that could be a secret."""
+
+LONGEST_ARGUMENT: Final = 128 * 1024 - 1
+"""Bytes of one argument, execve(2)."""
+
+
+@implementer(IAdapter)
+class CLIAdapter:
+    """One program.
+
+    :param processes: starts and ends children.
+    :param environ: of the node.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], environment: Environment, processes: Processes, environ: Mapping[str, str]
+    ) -> None:
+        def setting(key: str) -> Any:
+            value = settings.get(key)
+            return CLI_SETTINGS["properties"][key].get("default") if value is None else value
+
+        self._environment = environment
+        self._processes = processes
+        self._command = str(settings["command"])
+        self._args = tuple(setting("args"))
+        self._resume_args = tuple(setting("resume_args"))
+        self._format = setting("output_format")
+        self._fields = setting("fields")
+        self._keeps_sessions = setting("mode") == "session"
+        self._on_stdin = setting("prompt") == "stdin"
+        self._patience = setting("request_timeout_ms") / 1000
+        self._grace = setting("grace_ms") / 1000
+        inherited = {k: v for k, v in environ.items() if k in INHERITED or k.startswith("LC_")}
+        self._environ = {**inherited, **setting("env")}
+        self._children: dict[Child, str] = {}
+
+    # ---- IAdapter -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        left = self._processes.reap_orphans()
+        if left:
+            self._environment.log.warn(
+                "{name}: children of {count} runs were left behind; killed", name=self._name, count=left
+            )
+
+    def stop(self) -> Deferred[Any]:
+        children = list(self._children)
+        for child in children:
+            child.give_up(Failure("upstream_error", "the node is stopping"))
+        return DeferredList([child.ended() for child in children])
+
+    def run(self, run: Run, sink: Any) -> Deferred[None]:
+        request = run.request
+        session = self._session(request.session_id)
+        resumed = session is not None and session.agent_session != ""
+        workspace = self._workspace(request, session)
+        prompt = render(_document(request.input), whole=session is None)
+        words = [self._command, *self._args]
+        if session is not None:
+            words += [word.replace("{session}", session.agent_session) for word in self._resume_args]
+        told = prompt.encode("utf-8", "replace")
+        if not self._on_stdin:
+            words += ["--", _argument(told)]
+            told = b""
+        scratch = None if workspace else self._scratch(request.session_id)
+        program = self._program()
+
+        def named(agent_session: str) -> None:
+            if resumed and session is not None and agent_session != session.agent_session:
+                raise Failure("session_gone", "the agent went on in another conversation than it was asked to")
+            self._keep(request.session_id, agent_session, workspace)
+
+        child = Child(
+            sink,
+            parser(self._format, self._fields),
+            told,
+            named if request.session_id else lambda _: None,
+            self._environment.reactor,
+            self._environment.log,
+            self._grace,
+            self._patience,
+        )
+        self._children[child] = request.session_id
+        sink.attach(child)
+        try:
+            started = self._processes.start(child, program, words, self._environ, workspace or str(scratch))
+        except OSError as error:
+            del self._children[child]
+            raise Failure("adapter_unavailable", f"the agent cannot be started: {error.strerror}") from None
+        child.runs(self._processes, started)
+        child.ended().addCallback(lambda _: self._over(child, request, None if request.session_id else scratch))
+        return child.done
+
+    def probe(self, path: str = "") -> Deferred[m.Health]:
+        try:
+            self._program()
+        except Failure:
+            return succeed(m.Health.DOWN)
+        return succeed(m.Health.UP)
+
+    def models(self) -> Deferred[list[str]]:
+        return succeed([os.path.basename(self._command)])
+
+    def sessions(self) -> list[Mapping[str, Any]]:
+        if not self._keeps_sessions:
+            return []
+        busy = set(self._children.values())
+        return [
+            {
+                "session_id": each.session_id,
+                "adapter": self._name,
+                "agent_session": each.agent_session,
+                "workspace": each.workspace,
+                "created": each.created,
+                "last_used": each.last_used,
+                "state": "busy" if each.session_id in busy else each.state,
+            }
+            for each in self._environment.sessions.active(self._name)
+        ]
+
+    def terminate_session(self, session_id: str) -> Deferred[bool]:
+        found = self._keeps_sessions and self._environment.sessions.terminate(self._name, session_id)
+        running = [child for child, of in self._children.items() if of and of == session_id]
+        for child in running:
+            child.give_up(Failure("session_gone", "the session was terminated"))
+        shutil.rmtree(self._scratch_of(session_id), ignore_errors=True)
+        return DeferredList([child.ended() for child in running]).addCallback(lambda _: bool(found or running))
+
+    # ---- a run's surroundings -----------------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return self._environment.name
+
+    def _session(self, session_id: str) -> Any:
+        """Return what is known of the session a run goes on in; None for a new one, or none."""
+        if not session_id:
+            return None
+        if not self._keeps_sessions:
+            raise Failure("invalid_value", "this provider keeps no sessions", param="metadata.session_id")
+        if session_id in self._children.values():
+            raise Failure("session_busy", "another run of this session is under way")
+        session = self._environment.sessions.find(self._name, session_id)
+        if session is not None and session.state != "active":
+            raise Failure("session_gone", f"the session is {session.state}; begin a new one under another id")
+        return session
+
+    def _workspace(self, request: m.RunRequest, session: Any) -> str:
+        """Return the directory to work in; "" for one of the run's own."""
+        if session is None or not request.workspace or request.workspace == session.workspace:
+            chosen = request.workspace if session is None else str(session.workspace)
+            return usable(chosen) if chosen else ""
+        raise Failure(
+            "workspace_invalid",
+            f"the session works in {session.workspace or 'a directory of its own'}, not in {request.workspace}",
+            param="metadata.workspace",
+        )
+
+    def _scratch(self, session_id: str) -> Path:
+        folder = self._environment.state_dir / "scratch"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not session_id:
+            return Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+        made = self._scratch_of(session_id)
+        made.mkdir(exist_ok=True, mode=0o700)
+        return made
+
+    def _scratch_of(self, session_id: str) -> Path:
+        name = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._environment.state_dir / "scratch" / f"session-{name}"
+
+    def _program(self) -> str:
+        """Return where the command is; :raises Failure: which says why it cannot be run."""
+        found = shutil.which(self._command, path=self._environ.get("PATH", os.defpath))
+        if found is not None:
+            return found
+        if "/" not in self._command:
+            raise Failure("adapter_unavailable", f"the program {self._command} is not in the PATH of the node")
+        if os.path.isfile(self._command):
+            raise Failure("adapter_unavailable", f"the program {self._command} may not be executed")
+        raise Failure("adapter_unavailable", f"there is no program {self._command} on the node")
+
+    def _keep(self, session_id: str, agent_session: str, workspace: str) -> None:
+        self._environment.sessions.keep(self._name, session_id, agent_session, workspace)
+
+    def _over(self, child: Child, request: m.RunRequest, scratch: Path | None) -> None:
+        del self._children[child]
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        session_id = request.session_id
+        if session_id and child.answered and not child.session:
+            if any("{session}" in word for word in self._resume_args):
+                self._environment.log.warn(
+                    "{name}: the agent did not name its session; it cannot go on", name=self._name
+                )
+            else:
+                self._keep(session_id, "", request.workspace)
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise Failure("invalid_json", "the request is no JSON object")
+    return document
+
+
+def _argument(prompt: bytes) -> bytes:
+    if b"\0" in prompt:
+        raise Failure("invalid_value", "a prompt for this provider may not hold NUL", param="messages")
+    if len(prompt) > LONGEST_ARGUMENT:
+        raise Failure(
+            "invalid_value", f"a prompt for this provider may be up to {LONGEST_ARGUMENT} bytes long", param="messages"
+        )
+    return prompt
+
+
+@provider(IAdapterFactory)
+class factory:
+    """Finds itself by ``type: cli``."""
+
+    name = "cli"
+    title = "Coding agents and other programs, as child processes"
+    settings_schema = CLI_SETTINGS
+    capabilities: Mapping[str, Any] = {
+        "modes": {m.Mode.NORMALIZED},
+        "endpoints": ("/v1/chat/completions",),
+        "sessions": True,
+        "embeddings": False,
+    }
+
+    @staticmethod
+    def make(settings: Mapping[str, Any], environment: Environment) -> CLIAdapter:
+        """Return an adapter."""
+        processes = Processes(environment.reactor, environment.state_dir / "children")
+        return CLIAdapter(settings, environment, processes, os.environ)

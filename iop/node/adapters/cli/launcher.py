@@ -1,0 +1,19 @@
+"""Puts a child into a session and process group of its own, then becomes it.
+
+Run as a script, with nothing but the standard library: ``launcher.py PROGRAM WORD…``; the first word is the program's
+name for itself. ``spawnProcess`` can do this for a child on a terminal only.
+"""
+
+import os
+import signal
+import sys
+
+if __name__ == "__main__":
+    os.setsid()
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):  # what Python or a shell in the background set aside
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(sys.argv[1], sys.argv[2:])
+    except OSError as error:
+        sys.stderr.write(f"it cannot be executed: {error.strerror}\n")
+        os._exit(126)

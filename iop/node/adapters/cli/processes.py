@@ -1,0 +1,153 @@
+"""Children of this machine: started in a process group of their own, signalled, swept, and found again after a crash.
+
+``docs/contracts/adapters.md`` (cli). Agents put their tools into sessions of their own, so a group alone does not hold
+them: every process of a run carries a marker in its environment. Linux only in that part: it reads ``/proc``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from twisted.internet.interfaces import IReactorProcess
+from twisted.internet.protocol import ProcessProtocol
+
+MARKER: Final = "IOP_RUN"
+"""The variable by which a run's processes are known."""
+
+_LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
+
+
+class Started(NamedTuple):
+    """A child.
+
+    :ivar transport: its pipes (``iop.interfaces`` of Twisted's ``IProcessTransport``).
+    :ivar group: its process group, which is its own id.
+    """
+
+    transport: Any
+    group: int
+    marker: str
+
+
+class Processes:
+    """Starts children and ends them.
+
+    :param records: a directory in which those that run are written down.
+    """
+
+    def __init__(self, reactor: IReactorProcess, records: Path) -> None:
+        self._reactor = reactor
+        self._records = records
+
+    def start(
+        self, protocol: ProcessProtocol, program: str, words: Sequence[str], environ: Mapping[str, str], cwd: str
+    ) -> Started:
+        """Start a program; its words begin with its own name. Trouble after this is told on its stderr."""
+        marker = secrets.token_hex(16)
+        command = [sys.executable, "-I", "-S", _LAUNCHER, program, *words]
+        transport = self._reactor.spawnProcess(
+            protocol,
+            sys.executable,
+            command,
+            {**environ, MARKER: marker},
+            cwd,
+            childFDs={0: "w", 1: "r", 2: "r"},
+        )
+        group = int(transport.pid)
+        self._write_down(group, marker)
+        return Started(transport, group, marker)
+
+    def signal(self, child: Started, number: int) -> None:
+        """Signal its group, as far as there is one."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.group, number)
+
+    def sweep(self, child: Started) -> None:
+        """Kill everything that is left of it, wherever it put itself."""
+        _kill(child.group, child.marker)
+
+    def forget(self, child: Started) -> None:
+        """Nothing of it is left."""
+        with contextlib.suppress(OSError):
+            self._record(child.marker).unlink()
+
+    # ---- after a crash ------------------------------------------------------------------------------------------
+
+    def reap_orphans(self) -> int:
+        """Kill what a node before this one left; return how many of its children were still there.
+
+        An id may be another process's by now: its start time and its marker must both be those written down.
+        """
+        found = 0
+        for path in list(self._records.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                said = json.loads(path.read_text())
+                group, marker, begun = int(said["group"]), str(said["marker"]), int(said["begun"])
+                same = begun == _begun(group) and _carries(group, marker)
+                found += _kill(group if same else 0, marker) > 0
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return found
+
+    def _write_down(self, group: int, marker: str) -> None:
+        self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
+        said = {"group": group, "marker": marker, "begun": _begun(group)}
+        self._record(marker).write_text(json.dumps(said))
+
+    def _record(self, marker: str) -> Path:
+        return self._records / f"{marker}.json"
+
+
+def _kill(group: int, marker: str) -> int:
+    """Kill, again and again, whoever is of a group or its session (0: none), or carries a marker; return how many."""
+    killed: set[int] = set()
+    for _ in range(8):  # one that was just forked may carry on
+        found = {pid for pid in _pids() if pid not in killed and (_of(pid, group) or _carries(pid, marker))}
+        if not found:
+            break
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found
+    return len(killed)
+
+
+def _pids() -> Iterator[int]:
+    own = os.getpid()
+    with contextlib.suppress(OSError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of ``/proc/PID/stat`` behind the name, proc(5): state, parent, group, session, …"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _of(pid: int, group: int) -> bool:
+    fields = _stat(pid)
+    return group > 0 and len(fields) > 3 and fields[0] != b"Z" and group in (int(fields[2]), int(fields[3]))
+
+
+def _begun(pid: int) -> int:
+    """Return when a process began, in clock ticks since the machine did; -1 for none."""
+    fields = _stat(pid)
+    return int(fields[19]) if len(fields) > 19 else -1
+
+
+def _carries(pid: int, marker: str) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{MARKER}={marker}".encode() in environ.split(b"\0")

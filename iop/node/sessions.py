@@ -1,0 +1,105 @@
+"""Conversations that agents keep: which is whose, and where each works. A small SQLite file of the node.
+
+``docs/contracts/adapters.md`` (cli). A session unused for a day has expired; that it, or one that was terminated, was
+there is remembered for thirty days, so that nobody goes on in a new conversation without noticing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+EXPIRES: Final = 24 * 3600
+"""Seconds unused after which a session is gone."""
+
+REMEMBERED: Final = 30 * 24 * 3600
+"""Seconds for which a session that is gone is known to have been there."""
+
+ACTIVE, TERMINATED, EXPIRED = "active", "terminated", "expired"
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS sessions (
+  adapter TEXT NOT NULL, session_id TEXT NOT NULL, agent_session TEXT NOT NULL, workspace TEXT NOT NULL,
+  created REAL NOT NULL, last_used REAL NOT NULL, state TEXT NOT NULL,
+  PRIMARY KEY (adapter, session_id)
+)
+"""
+
+
+class Session(NamedTuple):
+    """One conversation; times are seconds since 1970.
+
+    :ivar agent_session: the agent's own name of it; "" for an agent that has none.
+    """
+
+    adapter: str
+    session_id: str
+    agent_session: str
+    workspace: str
+    created: float
+    last_used: float
+    state: str
+
+
+class SessionStore:
+    """Every session of a node.
+
+    :param path: of the file; None keeps all in memory.
+    :param now: returns seconds since 1970.
+    """
+
+    def __init__(self, path: Path | None, now: Callable[[], float]) -> None:
+        self._now = now
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._database = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=5)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.execute(_SCHEMA)
+
+    def find(self, adapter: str, session_id: str) -> Session | None:
+        """Return a session as it is now; None for one that nobody knows."""
+        self._age()
+        found = self._select("adapter = ? AND session_id = ?", adapter, session_id)
+        return found[0] if found else None
+
+    def active(self, adapter: str) -> list[Session]:
+        """Return an adapter's sessions that go on, the oldest first."""
+        self._age()
+        return self._select("adapter = ? AND state = ? ORDER BY created", adapter, ACTIVE)
+
+    def keep(self, adapter: str, session_id: str, agent_session: str, workspace: str) -> None:
+        """A session was used: remember it."""
+        now = self._now()
+        self._database.execute(
+            "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (adapter, session_id) DO UPDATE SET"
+            " agent_session = excluded.agent_session, workspace = excluded.workspace, last_used = excluded.last_used,"
+            " state = excluded.state",
+            (adapter, session_id, agent_session, workspace, now, now, ACTIVE),
+        )
+
+    def terminate(self, adapter: str, session_id: str) -> bool:
+        """End a session; return whether it went on until now."""
+        changed = self._database.execute(
+            "UPDATE sessions SET state = ?, last_used = ? WHERE adapter = ? AND session_id = ? AND state = ?",
+            (TERMINATED, self._now(), adapter, session_id, ACTIVE),
+        )
+        return changed.rowcount > 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _age(self) -> None:
+        now = self._now()
+        self._database.execute(
+            "UPDATE sessions SET state = ? WHERE state = ? AND last_used < ?", (EXPIRED, ACTIVE, now - EXPIRES)
+        )
+        self._database.execute(
+            "DELETE FROM sessions WHERE state != ? AND last_used < ?", (ACTIVE, now - EXPIRES - REMEMBERED)
+        )
+
+    def _select(self, where: str, *values: str) -> list[Session]:
+        return [Session(*row) for row in self._database.execute(f"SELECT * FROM sessions WHERE {where}", values)]

@@ -1,0 +1,121 @@
+"""A coding agent that does as its prompt says: ``fake_agent.py [--resume ID] [WORD…] [-- PROMPT]``.
+
+The prompt (after ``--``, else stdin) is an order, one of the functions below with its numbers; any other text is told
+back. Knows nothing of IOP, and speaks the line format of Claude Code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+SLEEPER = "import signal, sys, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(300)"
+
+
+def emit(**event: object) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    emit(
+        type="stream_event",
+        event={"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+    )
+
+
+def result(text: str, **more: object) -> None:
+    usage = {"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 2}
+    emit(**{"type": "result", "subtype": "success", "is_error": False, "result": text, "usage": usage, **more})
+
+
+def tell(what: str) -> None:
+    """Say where and how it runs."""
+    known = {
+        "cwd": os.getcwd(),
+        "environ": dict(os.environ),
+        "arguments": sys.argv[1:],
+        "leads": os.getpid() == os.getpgid(0) == os.getsid(0),
+    }
+    result(json.dumps(known[what]))
+
+
+def hang() -> None:
+    """Begin, then go on until somebody ends it."""
+    say("begun")
+    time.sleep(300)
+
+
+def deaf() -> None:
+    """The same, whatever it is told politely; with children that hold its stdout and are as deaf, one in a session."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    subprocess.Popen([sys.executable, "-S", "-c", SLEEPER])
+    subprocess.Popen([sys.executable, "-S", "-c", SLEEPER], start_new_session=True)
+    hang()
+
+
+def leave() -> None:
+    """Answer, and leave a child behind that holds stdout."""
+    subprocess.Popen([sys.executable, "-S", "-c", SLEEPER], start_new_session=True)
+    result("left")
+
+
+def flood(lines: str) -> None:
+    """So many pieces of 1,000 characters, and as much on stderr."""
+    for _ in range(int(lines)):
+        say("x" * 1000)
+    sys.stderr.write("noise\n" * 400_000)
+    result("")
+
+
+def line(size: str) -> None:
+    """A line as long as that, then the answer."""
+    emit(type="user", message={"content": [{"type": "tool_result", "content": "A" * int(size)}]})
+    result("fine")
+
+
+def fail(status: str) -> None:
+    sys.stderr.write("not logged in\n")
+    sys.exit(int(status))
+
+
+def refuse(status: str) -> None:
+    """An error that calls itself a success, with exit status 0."""
+    result("limit reached", is_error=True, api_error_status=int(status))
+
+
+def die() -> None:
+    say("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stray() -> None:
+    """Go on in another conversation than it was asked to."""
+    emit(type="system", subtype="init", session_id="another")
+    result("hello?")
+
+
+ORDERS = {order.__name__: order for order in (tell, hang, deaf, leave, flood, line, fail, refuse, die, stray)}
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else None
+    prompt = words[at + 1] if at is not None else sys.stdin.read()
+    session = words[words.index("--resume") + 1] if "--resume" in words else f"agent-{os.getpid()}"
+    order, *numbers = prompt.split() or [""]
+    if order != "stray":
+        emit(type="system", subtype="init", session_id=session)
+    if order in ORDERS:
+        ORDERS[order](*numbers)
+    else:
+        result(prompt, session_id=session)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,430 @@
+"""Agents as real child processes: what they are given, what becomes of what they say, and every way they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles import RecordingSink
+from pytest_twisted import ensureDeferred
+from socket_doubles import later
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+
+from iop import model as m
+from iop.errors import Failure
+from iop.node.adapters.cli.adapter import CLIAdapter
+from iop.node.adapters.cli.processes import MARKER, Processes
+from iop.node.adapters.environment import Environment, Run
+from iop.node.sessions import EXPIRES, REMEMBERED, SessionStore
+
+pytestmark = pytest.mark.usefixtures("logged")
+
+AGENT = str(Path(__file__).with_name("fake_agent.py"))
+
+
+class World:
+    """An adapter for the fake agent."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        self.now = 1_000_000.0
+        self.store = SessionStore(folder / "sessions.sqlite3", lambda: self.now)
+        self.made: list[CLIAdapter] = []
+        self.settings = {
+            "command": sys.executable,
+            "args": ["-S", AGENT],
+            "output_format": "claude_stream_json",
+            "resume_args": ["--resume", "{session}"],
+            "mode": "session",
+            "grace_ms": 200,
+            **settings,
+        }
+        self.adapter = self.another()
+
+    def another(self) -> CLIAdapter:
+        """Make an adapter over the same state, as a node that was started again would."""
+        environment = Environment("agent", reactor, self.folder, self.store)
+        processes = Processes(reactor, self.folder / "children")  # type: ignore[arg-type]
+        adapter = CLIAdapter(self.settings, environment, processes, {**os.environ, "SECRET": "s"})
+        self.made.append(adapter)
+        return adapter
+
+    def begin(self, prompt: Any, **request: Any) -> tuple[RecordingSink, Deferred[Any]]:
+        messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        sink = RecordingSink()
+        made = m.RunRequest("r", "agent", "t", mode=m.Mode.NORMALIZED, input=body, **request)
+        return sink, self.adapter.run(Run(made), sink)
+
+    async def ask(self, prompt: Any, **request: Any) -> RecordingSink:
+        sink, done = self.begin(prompt, **request)
+        await done
+        return sink
+
+    async def told(self, what: str, **request: Any) -> Any:
+        """Return what the agent says of its surroundings."""
+        return json.loads((await self.ask(f"tell {what}", **request)).text)
+
+    async def refused(self, prompt: str, **request: Any) -> Failure:
+        with pytest.raises(Failure) as raised:
+            self.begin(prompt, **request)
+        return raised.value
+
+    @property
+    def alive(self) -> list[int]:
+        """The processes of every run, wherever they put themselves."""
+        return [
+            pid
+            for pid in pids()
+            if MARKER.encode() + b"=" in environ(pid) and str(self.folder).encode() in environ(pid)
+        ]
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+async def said(sink: RecordingSink, text: str) -> None:
+    """Wait until a run has said this."""
+    deadline = time.monotonic() + 10
+    while sink.text != text:
+        assert time.monotonic() < deadline, sink.events
+        await later(0.005)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    left = [pid for pid in pids() if f"FOLDER={tmp_path}".encode() in environ(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+@pytest.fixture
+def world(folder: Path) -> World:
+    return World(folder, env={"FOLDER": str(folder)})
+
+
+# ---- what an agent is given
+
+
+@ensureDeferred
+async def test_an_answer(world: World) -> None:
+    sink = await world.ask("hello there")
+    assert (sink.text, sink.end) == ("hello there", m.Complete("stop", m.Usage(9, 3, 2)))
+    assert not list((world.folder / "children").iterdir())
+
+
+@ensureDeferred
+async def test_it_leads_a_group_and_a_session_of_its_own(world: World) -> None:
+    assert await world.told("leads")
+
+
+@ensureDeferred
+async def test_it_gets_its_own_environment_and_the_harmless_part_of_the_nodes(world: World) -> None:
+    environ = await world.told("environ")
+    assert environ["FOLDER"] == str(world.folder)
+    assert environ["PATH"] == os.environ["PATH"]
+    assert "SECRET" not in environ
+    assert set(environ) <= {"PATH", "HOME", "LANG", "TMPDIR", "TERM", "FOLDER", MARKER, "LC_CTYPE", "LC_ALL"}
+
+
+@pytest.mark.parametrize("way", ["stdin", "argument"])
+@pytest.mark.parametrize(
+    "prompt", ["-1 + 2 = ?", "--help", "- [ ] buy milk", "; touch iop-shell-ran; $(id) `id`", "那\n", "x" * 120_000]
+)
+@ensureDeferred
+async def test_a_prompt_arrives_as_it_is(folder: Path, way: str, prompt: str) -> None:
+    """CL-03"""
+    world = World(folder, prompt=way, env={"FOLDER": str(folder)})
+    assert (await world.ask(prompt)).text == prompt
+    assert not list(folder.rglob("iop-shell-ran"))
+
+
+@ensureDeferred
+async def test_long_prompts_and_nul_go_by_stdin_alone(folder: Path) -> None:
+    """CL-03"""
+    world = World(folder, env={"FOLDER": str(folder)})
+    for prompt in ("y" * 200_000, "a\0b"):
+        assert (await world.ask(prompt)).text == prompt
+    world = World(folder, prompt="argument", env={"FOLDER": str(folder)})
+    for prompt in ("y" * 200_000, "a\0b"):
+        assert (await world.refused(prompt)).code == "invalid_value"
+
+
+@ensureDeferred
+async def test_a_run_works_in_its_workspace_else_in_a_directory_of_its_own(world: World, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    assert await world.told("cwd", workspace=str(tmp_path / "w")) == str(tmp_path / "w")
+    own = await world.told("cwd")
+    assert own.startswith(str(world.folder / "scratch"))
+    assert not Path(own).exists()
+    kept = await world.told("cwd", session_id="s")
+    assert Path(kept).is_dir()
+    assert await world.told("cwd", session_id="s") == kept
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-program", "no-such-program is not in the PATH"),
+        ("/no/such/program", "there is no program /no/such/program"),
+        ("PLAIN", "may not be executed"),
+    ],
+)
+@ensureDeferred
+async def test_a_program_that_cannot_be_run(folder: Path, command: str, said: str) -> None:
+    """CL-08"""
+    plain = folder / "plain"
+    plain.write_text("text")
+    world = World(folder, command=command.replace("PLAIN", str(plain)))
+    failure = await world.refused("hello")
+    assert (failure.code, said in failure.message) == ("adapter_unavailable", True)
+    assert world.adapter.probe().result is m.Health.DOWN
+
+
+@ensureDeferred
+async def test_a_program_that_is_none_fails_its_run(folder: Path) -> None:
+    """CL-08: executable by its mode alone."""
+    script = folder / "script"
+    script.write_bytes(b"\x7fELF nonsense")
+    script.chmod(0o755)
+    sink = await World(folder, command=str(script)).ask("hello")
+    assert sink.failure.code == "upstream_error"
+    assert "cannot be executed" in sink.failure.message
+
+
+# ---- what becomes of what it says
+
+
+@ensureDeferred
+async def test_long_lines_and_much_noise(world: World) -> None:
+    """CL-01, CL-04"""
+    assert (await world.ask("line 300000")).text == "fine"
+    assert len((await world.ask("flood 8000")).text) == 8_000_000
+    monster = await world.ask("line 9000000")
+    assert (monster.failure.code, "longer than 8 MiB" in monster.failure.message) == ("upstream_error", True)
+
+
+@ensureDeferred
+async def test_a_client_that_does_not_read_stops_the_agent(world: World) -> None:
+    """CL-04: nothing is buffered without bound."""
+    sink, done = world.begin("flood 3000")
+    sink.source.pause()
+    await later(0.3)
+    before = len(sink.text)
+    assert before < 500_000
+    sink.source.resume()
+    await done
+    assert len(sink.text) == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "status", "said"),
+    [
+        ("fail 1", "upstream_error", 502, "not logged in"),
+        ("fail 0", "upstream_error", 502, ""),
+        ("refuse 429", "rate_limited", 429, "limit reached"),
+        ("die", "upstream_error", 502, "SIGKILL"),
+    ],
+)
+@ensureDeferred
+async def test_a_bad_end_is_told(world: World, prompt: str, code: str, status: int, said: str) -> None:
+    """CL-01, CL-07"""
+    sink = await world.ask(prompt)
+    assert (sink.failure.code, sink.failure.http_status) == (code, status)
+    assert said in sink.failure.message
+
+
+@ensureDeferred
+async def test_a_run_that_takes_too_long(folder: Path) -> None:
+    """CL-05"""
+    world = World(folder, request_timeout_ms=300, env={"FOLDER": str(folder)})
+    sink = await world.ask("deaf")
+    assert (sink.text, sink.failure.code) == ("begun", "upstream_timeout")
+
+
+# ---- ending it
+
+
+@pytest.mark.parametrize("prompt", ["hang", "deaf"])
+@ensureDeferred
+async def test_cancelling_leaves_no_process(world: World, prompt: str) -> None:
+    """CL-05: grandchildren that ignore SIGINT and hold stdout, one of them in a session of its own."""
+    sink, done = world.begin(prompt)
+    await said(sink, "begun")
+    assert len(world.alive) == (3 if prompt == "deaf" else 1)
+    began = time.monotonic()
+    done.cancel()
+    await done
+    assert world.alive == []
+    assert time.monotonic() - began < 2
+    assert sink.end is None
+
+
+@ensureDeferred
+async def test_cancelling_at_once(world: World) -> None:
+    _, done = world.begin("hang")
+    done.cancel()
+    await done
+    assert world.alive == []
+
+
+@ensureDeferred
+async def test_cancelling_one_that_nobody_reads(world: World) -> None:
+    sink, done = world.begin("flood 3000")
+    sink.source.pause()
+    await later(0.2)
+    done.cancel()
+    await done
+    assert world.alive == []
+
+
+@ensureDeferred
+async def test_a_grandchild_that_holds_stdout_delays_nobody_and_is_not_left(world: World) -> None:
+    began = time.monotonic()
+    assert (await world.ask("leave")).text == "left"
+    assert time.monotonic() - began < 2
+    assert world.alive == []
+
+
+@ensureDeferred
+async def test_stopping_ends_every_run(world: World) -> None:
+    runs = [world.begin("deaf"), world.begin("hang", session_id="s")]
+    for sink, _ in runs:
+        await said(sink, "begun")
+    await world.adapter.stop()
+    assert world.alive == []
+    for sink, done in runs:
+        await done
+        assert sink.failure.code == "upstream_error"
+
+
+@ensureDeferred
+async def test_what_a_dead_node_left_is_killed_and_nothing_else(world: World) -> None:
+    sink, done = world.begin("deaf")
+    await said(sink, "begun")
+    (record,) = (world.folder / "children").iterdir()
+    copy = record.read_text()
+    successor = world.another()
+    successor.start()
+    await done
+    assert world.alive == []
+    assert not list((world.folder / "children").iterdir())
+    # another process has the id by now: neither its start nor its marker is the one written down
+    record.write_text(json.dumps({**json.loads(copy), "group": os.getpid()}))
+    (world.folder / "children" / "nonsense.json").write_text("{")
+    successor.start()
+    assert not list((world.folder / "children").iterdir())
+
+
+# ---- sessions
+
+
+@ensureDeferred
+async def test_a_session_goes_on(world: World) -> None:
+    talk = [{"role": "system", "content": "Be terse."}, {"role": "user", "content": "hello"}]
+    first = await world.ask(talk, session_id="s")
+    assert "Be terse." in first.text
+    (kept,) = world.adapter.sessions()
+    assert (kept["session_id"], kept["state"]) == ("s", "active")
+    more = [*talk, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "tell arguments"}]
+    arguments = json.loads((await world.ask(more, session_id="s")).text)
+    assert arguments == ["--resume", kept["agent_session"]]
+    again = await World(world.folder, env={"FOLDER": str(world.folder)}).told("arguments", session_id="s")
+    assert again == arguments, "a node that was started again knows it"
+    assert await world.told("arguments", session_id="other") == []
+    assert await world.told("arguments") == []
+
+
+@ensureDeferred
+async def test_one_run_of_a_session_at_a_time(world: World) -> None:
+    """CL-11: the first run of a new session too."""
+    sink, done = world.begin("hang", session_id="s")
+    assert (await world.refused("hello", session_id="s")).code == "session_busy"
+    assert (await world.ask("hello", session_id="other")).text == "hello"
+    await said(sink, "begun")
+    assert [each["state"] for each in world.adapter.sessions() if each["session_id"] == "s"] == ["busy"]
+    assert (await world.refused("hello", session_id="s")).code == "session_busy"
+    done.cancel()
+    await done
+    assert (await world.ask("hello", session_id="s")).text == "hello"
+
+
+@ensureDeferred
+async def test_an_agent_that_goes_on_elsewhere_is_not_believed(world: World) -> None:
+    await world.ask("hello", session_id="s")
+    sink = await world.ask("stray", session_id="s")
+    assert sink.failure.code == "session_gone"
+    assert sink.text == ""
+    assert (await world.ask("still you?", session_id="s")).text == "still you?"
+
+
+@ensureDeferred
+async def test_sessions_that_are_gone_are_not_begun_anew(world: World) -> None:
+    await world.ask("hello", session_id="old")
+    await world.ask("hello", session_id="ended")
+    assert await world.adapter.terminate_session("ended")
+    assert not await world.adapter.terminate_session("ended")
+    assert not await world.adapter.terminate_session("never there")
+    world.now += EXPIRES + 1
+    for session_id in ("old", "ended"):
+        assert (await world.refused("hello", session_id=session_id)).code == "session_gone"
+    assert world.adapter.sessions() == []
+    world.now += REMEMBERED + 1
+    assert (await world.ask("hello", session_id="old")).text == "hello"
+
+
+@ensureDeferred
+async def test_terminating_a_session_ends_its_child(world: World) -> None:
+    sink, done = world.begin("deaf", session_id="s")
+    await said(sink, "begun")
+    assert await world.adapter.terminate_session("s")
+    await done
+    assert (world.alive, sink.failure.code) == ([], "session_gone")
+
+
+@ensureDeferred
+async def test_a_session_stays_in_its_workspace(world: World, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    await world.ask("hello", session_id="s", workspace=one)
+    assert await world.told("cwd", session_id="s") == one
+    assert await world.told("cwd", session_id="s", workspace=one) == one
+    assert (await world.refused("hello", session_id="s", workspace=two)).code == "workspace_invalid"
+    shutil.rmtree(one)
+    failure = await world.refused("hello", session_id="s")
+    assert (failure.code, one in failure.message) == ("workspace_invalid", True)
+
+
+@ensureDeferred
+async def test_a_provider_without_sessions_says_so(folder: Path) -> None:
+    world = World(folder, mode="oneshot")
+    failure = await world.refused("hello", session_id="s")
+    assert (failure.code, failure.param) == ("invalid_value", "metadata.session_id")
+    assert world.adapter.sessions() == []
+
+
+@ensureDeferred
+async def test_any_program(folder: Path) -> None:
+    """Neither a session nor a format of its own."""
+    world = World(folder, command="cat", args=[], output_format="text", mode="oneshot")
+    assert (await world.ask("hello\nthere")).text.rstrip() == "hello\nthere"
