@@ -199,11 +199,11 @@ def test_who_a_base_url_names_is_said_to_the_backend_and_the_configured_header_g
 
 
 def test_timers_are_the_settings_in_seconds_and_null_is_the_default() -> None:
-    assert World().adapter._timers == Timers(connect=5.0, first_byte=600.0, gap=300.0, total=0.0)
+    assert World().adapter._backend.timers == Timers(connect=5.0, first_byte=600.0, gap=300.0, total=0.0)
     nulls = dict.fromkeys(("connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "request_timeout_ms"))
-    assert World(**nulls).adapter._timers == World().adapter._timers
+    assert World(**nulls).adapter._backend.timers == World().adapter._backend.timers
     set_ = World(connect_timeout_ms=1, first_byte_timeout_ms=0, gap_timeout_ms=2500, request_timeout_ms=60_000)
-    assert set_.adapter._timers == Timers(connect=0.001, first_byte=0.0, gap=2.5, total=60.0)
+    assert set_.adapter._backend.timers == Timers(connect=0.001, first_byte=0.0, gap=2.5, total=60.0)
 
 
 def test_no_more_connections_than_the_settings_say() -> None:

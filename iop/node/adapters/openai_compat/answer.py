@@ -11,8 +11,8 @@ from iop import model as m
 from iop.errors import Failure
 from iop.headers import DROPPED
 from iop.http.client import Call
+from iop.node.adapters.errors import failure_of
 from iop.node.adapters.openai_compat.assemble import Assembly
-from iop.node.adapters.openai_compat.errors import failure_of
 from iop.node.adapters.openai_compat.watch import Stream, Whole
 
 MAX_COLLECTED: Final = 32 << 20

@@ -13,7 +13,7 @@ from typing import Any, Final
 from iop import model as m
 from iop.errors import Failure
 from iop.http import sse
-from iop.node.adapters.openai_compat.errors import failure_in_stream
+from iop.node.adapters.errors import failure_in_stream
 
 LONGEST_EVENT: Final = 8 << 20
 _TAIL: Final = 64 << 10

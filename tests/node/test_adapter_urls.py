@@ -5,7 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from iop.node.adapters.openai_compat.urls import beside, target
+from iop.node.adapters.urls import beside, target
 from iop.settings import OPENAI_COMPAT_SETTINGS
 
 PATHS = ("/v1/chat/completions", "/v1/models", "/v1/embeddings", "/v1/completions")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iop.errors import Failure
-from iop.node.adapters.openai_compat.errors import failure_in_stream, failure_of, retry_after_ms
+from iop.node.adapters.errors import failure_in_stream, failure_of, retry_after_ms
 
 
 def of(status: int, body: Any = b"", **headers: str) -> Failure:

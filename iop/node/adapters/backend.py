@@ -1,0 +1,86 @@
+"""The server behind an adapter, as its settings name it: where it is, and what goes with every request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure as TwistedFailure
+
+from iop import model as m
+from iop.errors import Failure
+from iop.http.client import Answer, Call, Client, Origin, Timers
+from iop.http.fetch import fetch
+from iop.node.adapters import urls
+from iop.settings import Schema
+
+UNTIMED: Final = Timers(connect=0, first_byte=0, gap=0)
+"""Of a check: whoever asked for it knows how long to wait."""
+
+
+class Backend:
+    """One server over HTTP.
+
+    :param settings: of the adapter; :raises Failure: ``invalid_value`` when they cannot work.
+    :param schema: of the settings, for their defaults.
+    :ivar timers: how long a run may wait.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], schema: Schema, reactor: Any) -> None:
+        def value(name: str) -> Any:
+            given = settings.get(name)
+            return schema["properties"][name].get("default") if given is None else given
+
+        self.base_url: str = value("base_url")
+        try:
+            origin = Origin.of(self.base_url, value("ca_file") or "")
+        except ValueError as error:
+            raise Failure("invalid_value", f"base_url: {error}") from None
+        self._headers = urls.credentials(self.base_url) | _encoded(value("headers").items())
+        if b"host" in self._headers:
+            raise Failure("invalid_value", "headers: the host is that of base_url")
+        self.timers = Timers(
+            connect=value("connect_timeout_ms") / 1000,
+            first_byte=value("first_byte_timeout_ms") / 1000,
+            gap=value("gap_timeout_ms") / 1000,
+            total=value("request_timeout_ms") / 1000,
+        )
+        maximum = value("max_connections")
+        self._client = Client(reactor, origin, max_connections=maximum, max_idle=min(256, maximum))
+        # a check and a list of models beside it: they do not wait until a run leaves them a connection
+        self._checking = Client(reactor, origin, max_connections=2, max_idle=1)
+
+    def close(self) -> None:
+        """Drop every connection; what is under way fails."""
+        self._client.close()
+        self._checking.close()
+
+    def send(self, request: m.RunRequest, method: str, target: str, body: bytes, answer: Answer) -> Call:
+        """Ask on behalf of a run: its caller's headers, under the configured ones, under those of this run alone."""
+        headers = {b"content-type": b"application/json", b"accept-encoding": b"identity"}
+        if request.http is not None:
+            headers |= {n.encode("latin-1"): v.encode("latin-1", "replace") for n, v in request.http.headers}
+        headers |= self._headers
+        headers |= _encoded(request.secret_headers)
+        return self._client.request(method, target, headers.items(), body, answer, self.timers)
+
+    def fetch(self, target: str) -> Deferred[tuple[int, bytes]]:
+        """Get a small document; as :func:`iop.http.fetch.fetch`."""
+        return fetch(self._checking, "GET", target, self._headers.items())
+
+    def probe(self, target: str, refused: int = 500) -> Deferred[m.Health]:
+        """Return how it is: up when it answers, with a status below ``refused``. Fails only when it is cancelled."""
+
+        def unanswered(reason: TwistedFailure) -> m.Health:
+            failure = reason.value
+            if not isinstance(failure, Failure):  # a cancelled check: that backend is silent, not down
+                reason.raiseException()
+            return m.Health.UP if failure.code == "answer_too_large" else m.Health.DOWN
+
+        asked = fetch(self._checking, "GET", target, self._headers.items(), timers=UNTIMED)
+        return asked.addCallbacks(lambda got: m.Health.DOWN if got[0] >= refused else m.Health.UP, unanswered)
+
+
+def _encoded(headers: Any) -> dict[bytes, bytes]:
+    return {name.lower().encode("latin-1"): value.encode("latin-1", "replace") for name, value in headers}
