@@ -270,7 +270,7 @@ def test_the_label_of_a_runs_backend(provider_id: str, adapter: str, backend: tu
 def test_every_plugin_is_there() -> None:
     """Discovery swallows import errors, so the full set is stated here."""
     found = plugin.found()
-    assert set(found) == {"openai_compat", "cli"}
+    assert set(found) == {"openai_compat", "ollama", "cli"}
     for name, factory in found.items():
         assert factory.name == name
         assert factory.title

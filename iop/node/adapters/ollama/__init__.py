@@ -1,0 +1,1 @@
+"""The adapter for Ollama, by its native API."""

@@ -1,0 +1,131 @@
+"""Runs over Ollama's native API. ``docs/contracts/adapters.md`` (ollama)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from zope.interface import implementer, provider
+
+from iop import model as m
+from iop.errors import Failure
+from iop.interfaces import IAdapter, IAdapterFactory
+from iop.node.adapters import urls
+from iop.node.adapters.backend import Backend
+from iop.node.adapters.environment import Environment, Run
+from iop.node.adapters.fallback import rewritten
+from iop.node.adapters.ollama.answer import TEXT_TOOLS, ChatAnswer
+from iop.node.adapters.ollama.chat import chat_request, encoded, parsed
+from iop.node.adapters.ollama.models import model_names
+from iop.node.adapters.ollama.reply import Reply
+from iop.settings import OLLAMA_SETTINGS
+
+
+@implementer(IAdapter)
+class OllamaAdapter:
+    """One Ollama server."""
+
+    def __init__(self, settings: Mapping[str, Any], environment: Environment) -> None:
+        self._name = environment.name
+        self._log = environment.log
+        self._backend = Backend(settings, OLLAMA_SETTINGS, environment.reactor)
+        self._base_url = self._backend.base_url.rstrip("/").removesuffix("/api")
+        self._context_size = settings.get("context_size")
+        self._keep_alive = settings.get("keep_alive")
+        self._unsized: set[str] = set()
+        self._without_tools: set[str] = set()
+
+    # ---- IAdapter -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._backend.close()
+
+    def run(self, run: Run, sink: Any) -> Deferred[None]:
+        request = run.request
+        if request.mode is not m.Mode.NORMALIZED:
+            raise Failure("invalid_value", "this adapter runs normalized requests only")
+        document = parsed(request.input)
+        body, warnings = self._chat(request, document)
+        for warning in warnings:
+            self._log.warn("{adapter}, {run}: {warning}", adapter=self._name, run=request.run_id, warning=warning)
+
+        def in_text() -> bytes:
+            if request.target not in self._without_tools:
+                self._without_tools.add(request.target)
+                line = "{adapter}: {target} knows no tools; from now on they travel as text"
+                self._log.info(line, adapter=self._name, target=request.target)
+            return encoded(self._chat(request, rewritten(document))[0])
+
+        target = self._target("/api/chat")
+        answer = ChatAnswer(
+            sink,
+            Reply(lambda: f"call_{token_hex(12)}", empty=not body["messages"]),
+            lambda body, answer: self._backend.send(request, "POST", target, body, answer),
+            in_text if "tools" in body else None,
+        )
+        known = "tools" in body and request.target in self._without_tools
+        asked = in_text() if known else encoded(body)
+        sink.attach(answer)
+        answer.begin(asked, TEXT_TOOLS if known else {})
+        return answer.done
+
+    def probe(self, path: str = "") -> Deferred[m.Health]:
+        return self._backend.probe(self._target(path or "/api/version"), refused=400 if path else 500)
+
+    def models(self) -> Deferred[list[str]]:
+        asked = self._backend.fetch(self._target("/api/tags"))
+        return asked.addCallback(lambda got: model_names(got[1]) if got[0] == 200 else [])
+
+    def sessions(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def terminate_session(self, session_id: str) -> bool:
+        return False
+
+    # ---- requests -----------------------------------------------------------------------------------------------
+
+    def _target(self, path: str) -> str:
+        return urls.beside(self._base_url, path)
+
+    def _chat(self, request: m.RunRequest, document: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        return chat_request(
+            document,
+            request.target,
+            num_ctx=self._num_ctx(request.target),
+            keep_alive=self._keep_alive,
+            thinking=request.thinking,
+        )
+
+    def _num_ctx(self, target: str) -> int | None:
+        sizes = self._context_size
+        size: int | None = sizes.get(target) if isinstance(sizes, Mapping) else sizes
+        if size is None and target not in self._unsized:
+            self._unsized.add(target)
+            line = "{adapter}: no context_size for {target}: the server chooses one, and may cut longer prompts"
+            self._log.info(line, adapter=self._name, target=target)
+        return size
+
+
+@provider(IAdapterFactory)
+class factory:
+    """Finds itself by ``type: ollama``."""
+
+    name = "ollama"
+    title = "Ollama, by its native API"
+    settings_schema = OLLAMA_SETTINGS
+    capabilities: Mapping[str, Any] = {
+        "modes": {m.Mode.NORMALIZED},
+        "endpoints": (),
+        "sessions": False,
+        "embeddings": False,
+    }
+
+    @staticmethod
+    def make(settings: Mapping[str, Any], environment: Environment) -> OllamaAdapter:
+        """Return an adapter; :raises Failure: when the settings cannot work."""
+        return OllamaAdapter(settings, environment)
