@@ -103,11 +103,15 @@ class Document:
         start, end = self._spans()[0][name]
         return self.of(self._text[start:end])
 
-    def with_raw(self, changes: Mapping[str, str]) -> str:
-        """Return the text with members set to given JSON texts; new ones come last."""
-        if not changes:
+    def with_raw(self, changes: Mapping[str, str], without: Iterable[str] = ()) -> str:
+        """Return the text with members set to given JSON texts, and some left out; new ones come last."""
+        gone = {name for name in without if name in self._values}
+        if not changes and not gone:
             return self._text
         spans, close = self._spans()
+        if gone:
+            kept = {name: self._text[start:end] for name, (start, end) in spans.items() if name not in gone}
+            return "{" + ", ".join(f"{json.dumps(name)}: {raw}" for name, raw in {**kept, **changes}.items()) + "}"
         pieces, at = [], 0
         for start, name in sorted((spans[name][0], name) for name in changes if name in spans):
             pieces += [self._text[at:start], changes[name]]

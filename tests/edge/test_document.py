@@ -181,3 +181,11 @@ def test_a_name_given_twice_among_many_is_found_in_one_look() -> None:
         Document.parse(body.encode())
     assert caught.value.param == "z"
     assert time.process_time() - begun < 2  # quadratic, it took minutes
+
+
+def test_members_are_left_out_and_the_rest_keeps_its_digits() -> None:
+    document = Document.parse(b'{ "a": 0.10, "t\\u0061": [1], "b":{"x": 1e2} }')
+    assert document.with_raw({"b": "3", "c": "4"}, ["ta", "nobody"]) == '{"a": 0.10, "b": 3, "c": 4}'
+    assert document.with_raw({}, ["a", "ta"]) == '{"b": {"x": 1e2}}'
+    assert document.with_raw({}, ["nobody"]) == '{ "a": 0.10, "t\\u0061": [1], "b":{"x": 1e2} }'
+    assert Document.parse(b'{"a": 1}').with_raw({}, ["a"]) == "{}"
