@@ -11,6 +11,7 @@ from typing import Any
 
 from iop.errors import Failure
 from iop.http import sse
+from iop.node.adapters.openai_compat.toolcalls import ToolCalls
 
 
 class Assembly:
@@ -75,9 +76,6 @@ class Assembly:
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
             message = choice["message"]
-            calls = message.get("tool_calls")
-            if calls:
-                message["tool_calls"] = [_without_index(call) for call in calls]
             message.update({key: _joined(value) for key, value in message.items()})
         return {"object": "chat.completion", **self._top, "choices": choices}
 
@@ -93,15 +91,16 @@ def _grown(had: str | _Pieces, piece: str) -> _Pieces:
 
 
 def _joined(value: Any) -> Any:
+    if isinstance(value, ToolCalls):
+        return value.whole()
     return "".join(value) if isinstance(value, _Pieces) else value
 
 
 def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
     for key, value in delta.items():
         if key == "tool_calls":
-            for call in value if isinstance(value, list) else ():
-                if isinstance(call, dict):
-                    _merge_call(message.setdefault("tool_calls", []), call)
+            if value:
+                message.setdefault(key, ToolCalls()).add(value)
         elif key == "role":
             message[key] = value or message[key]
         elif isinstance(value, str) and isinstance(message.get(key), (str, _Pieces)):
@@ -110,30 +109,6 @@ def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
             message[key] += value
         elif value is not None or key not in message:
             message[key] = value
-
-
-def _merge_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Only arguments are appended; id, type and name are set once."""
-    index = part.get("index")
-    call = next((call for call in calls if call.get("index") == index), None) if index is not None else None
-    if call is None:
-        call = {"index": index if index is not None else len(calls), "function": {"name": "", "arguments": ""}}
-        calls.append(call)
-    for key, value in part.items():
-        if key == "function" and isinstance(value, dict):
-            function = call["function"]
-            function["name"] = function["name"] or value.get("name") or ""
-            arguments = value.get("arguments") or ""
-            piece = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            function["arguments"] = _grown(function["arguments"], piece)
-        elif key != "index" and value is not None and not call.get(key):
-            call[key] = value
-
-
-def _without_index(call: dict[str, Any]) -> dict[str, Any]:
-    function = {**call["function"], "arguments": _joined(call["function"]["arguments"]) or "{}"}
-    rest = {key: value for key, value in call.items() if key not in ("index", "function")}
-    return {"type": "function", "function": function, **rest}
 
 
 def _merge_logprobs(choice: dict[str, Any], part: Any) -> None:
