@@ -14,22 +14,34 @@ from iop import model as m
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.openai_compat.adapter import OpenAICompatAdapter, factory
 
-ASKED = Run(m.RunRequest("r", "a", "t", input=b"{}", http=m.HttpRequestHead("POST", "/v1/chat/completions")))
+CHAT = m.HttpRequestHead("POST", "/v1/chat/completions")
+TOOLS = b'{"messages":[],"tools":[{"type":"function","function":{"name":"f"}}]}'
+REFUSAL = b'{"error":{"message":"t does not support tools"}}'
 
 
 class TestOpenAICompatAdapter(AdapterContract):
     factory = factory
     PIECES = (chunk("one"), chunk("two"), ending(), DONE)
+    MORE = chunk("more")
+    REQUEST = m.RunRequest("r", "a", "t", input=b"{}", http=CHAT)
+
+    def piece(self, said: bytes) -> bytes:
+        """Return a piece as the backend says it."""
+        return said
+
+    def ending(self) -> tuple[bytes, ...]:
+        """What the backend says after the pieces."""
+        return ()
 
     def make(self) -> OpenAICompatAdapter:
         self.net = MemoryNet()
         self.backend = Backend(self.net)
         self.answers = {
-            "answers": lambda c: (c.stream(*self.PIECES), c.end()),
+            "answers": lambda c: (c.stream(*map(self.piece, self.PIECES), *self.ending()), c.end()),
             "refuses": lambda c: c.respond(400, b'{"error":{"message":"no","type":"x","code":"wrong"}}'),
-            "breaks": lambda c: (c.stream(self.PIECES[0]), self.net.run(), c.abort()),
+            "breaks": lambda c: (c.stream(self.piece(self.PIECES[0])), self.net.run(), c.abort()),
             "silent": lambda c: None,
-            "goes on": lambda c: c.stream(self.PIECES[0]),
+            "goes on": lambda c: c.stream(self.piece(self.PIECES[0])),
         }
         self.backend.answer = self._answer
         self.kinds: list[str] = []
@@ -48,12 +60,12 @@ class TestOpenAICompatAdapter(AdapterContract):
     def begin(self, kind: str) -> tuple[Any, RecordingSink]:
         self.kinds.append(kind)
         sink = RecordingSink()
-        return self.adapter.run(ASKED, sink), sink
+        return self.adapter.run(Run(self.REQUEST), sink), sink
 
     def more(self) -> bytes:
-        piece = chunk("more")
+        piece = self.MORE
         newest = [request.connection for request in self.backend.requests if request.connection.busy][-1]
-        newest.say(piece)
+        newest.say(self.piece(piece))
         return piece
 
     def flush(self) -> None:
@@ -73,3 +85,27 @@ class TestOpenAICompatAdapter(AdapterContract):
         self.net.run(10)
         assert self.net.waiting == []
         assert not self.net.ends
+
+
+class TestOpenAICompatNormalized(TestOpenAICompatAdapter):
+    PIECES = (b"one", "zwölf".encode())
+    MORE = "mehr 🌍".encode()
+    REQUEST = m.RunRequest("r", "a", "t", mode=m.Mode.NORMALIZED, input=b'{"model":"alias","messages":[]}')
+
+    def piece(self, said: bytes) -> bytes:
+        return chunk(said.decode())
+
+    def ending(self) -> tuple[bytes, ...]:
+        return ending(), DONE
+
+
+class TestOpenAICompatFallback(TestOpenAICompatNormalized):
+    """Passthrough is asked, the backend refuses tools, and the run is what a normalized one is."""
+
+    REQUEST = m.RunRequest("r", "a", "t", input=TOOLS, http=CHAT)
+
+    def _answer(self, request: Request) -> None:
+        if b'"tools"' in request.body:
+            request.connection.respond(400, REFUSAL)
+        else:
+            super()._answer(request)

@@ -4,52 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from backend_in_memory import DONE, USAGE, Backend, chunk, ending, event
+from backend_in_memory import DONE, USAGE, chunk, ending, event
 from doubles import RecordingSink
-from memory_net import MemoryNet
+from openai_world import ASKED, World
 from twisted.internet.defer import CancelledError
 
 from iop import model as m
 from iop.errors import Failure
 from iop.http.client import Timers
-from iop.node.adapters.environment import Environment, Run
-from iop.node.adapters.openai_compat.adapter import factory, model_ids
-from iop.node.adapters.openai_compat.answer import MAX_ERROR, MAX_UNFRAMED
+from iop.node.adapters.openai_compat.adapter import model_ids
+from iop.node.adapters.openai_compat.answer import MAX_UNFRAMED
+from iop.node.adapters.openai_compat.attempt import MAX_ERROR
 
 pytestmark = pytest.mark.usefixtures("logged")
 
-CHAT = m.HttpRequestHead("POST", "/v1/chat/completions", (("traceparent", "00-1"),))
 ANSWER = b'{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":7,"completion_tokens":1}}'
-ASKED = b'{"model": "m", "messages": [], "temperature": 0.10}'
-
-
-class World:
-    """An adapter with these settings, and its backend."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.net = MemoryNet()
-        self.backend = Backend(self.net)
-        self.adapter = factory.make(
-            {"base_url": self.backend.url, **settings}, Environment("a", self.net, Path("/state"))
-        )
-
-    def ask(self, body: bytes = ASKED, *, provider: str = "", type: str = "", **request: Any) -> RecordingSink:
-        sink = RecordingSink()
-        made = m.RunRequest("r", "a", "t", input=body, **{"http": CHAT, **request})
-        self.done = self.adapter.run(Run(made, provider, type), sink)
-        sink.attach(sink.source)
-        self.net.run()
-        return sink
-
-    def end(self) -> None:
-        """Nothing is left after a while."""
-        self.net.run(30)
-        assert not self.net.ends
-        assert self.net.waiting == []
 
 
 def test_a_document_goes_through_as_bytes() -> None:
@@ -100,12 +72,6 @@ def test_usage_is_stripped_when_the_edge_says_so() -> None:
     sink = world.ask(metadata={"openai_strip_usage": "true"})
     assert sink.body == chunk("hi") + ending() + DONE
     assert sink.end == m.Complete("stop", m.Usage(7, 1))
-
-
-def test_a_run_that_is_no_passthrough_is_refused() -> None:
-    world = World()
-    with pytest.raises(Failure, match="passthrough"):
-        world.ask(http=None)
 
 
 # ---- headers

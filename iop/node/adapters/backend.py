@@ -56,14 +56,25 @@ class Backend:
         self._client.close()
         self._checking.close()
 
-    def send(self, request: m.RunRequest, method: str, target: str, body: bytes, answer: Answer) -> Call:
-        """Ask on behalf of a run: its caller's headers, under the configured ones, under those of this run alone."""
+    def send(
+        self,
+        request: m.RunRequest,
+        method: str,
+        target: str,
+        body: bytes,
+        answer: Answer,
+        timers: Timers | None = None,
+    ) -> Call:
+        """Ask on behalf of a run: its caller's headers, under the configured ones, under those of this run alone.
+
+        :param timers: instead of the configured ones, for what is left of a run's time.
+        """
         headers = {b"content-type": b"application/json", b"accept-encoding": b"identity"}
         if request.http is not None:
             headers |= {n.encode("latin-1"): v.encode("latin-1", "replace") for n, v in request.http.headers}
         headers |= self._headers
         headers |= _encoded(request.secret_headers)
-        return self._client.request(method, target, headers.items(), body, answer, self.timers)
+        return self._client.request(method, target, headers.items(), body, answer, timers or self.timers)
 
     def fetch(self, target: str) -> Deferred[tuple[int, bytes]]:
         """Get a small document; as :func:`iop.http.fetch.fetch`."""

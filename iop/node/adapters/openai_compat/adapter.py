@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from zope.interface import implementer, provider
 
 from iop import model as m
-from iop.document import Document
-from iop.errors import Failure
+from iop.http.client import Timers
 from iop.interfaces import IAdapter, IAdapterFactory
 from iop.node.adapters import urls
 from iop.node.adapters.backend import Backend
 from iop.node.adapters.environment import Environment, Run
-from iop.node.adapters.openai_compat.answer import PassingAnswer
+from iop.node.adapters.openai_compat.answer import NormalizedAnswer, PassingAnswer
+from iop.node.adapters.openai_compat.asking import Asking, Lessons, offers_tools
 from iop.node.adapters.openai_compat.assemble import Assembly
+from iop.node.adapters.openai_compat.attempt import Again, Attempt, Attempts
 from iop.node.adapters.openai_compat.models import model_ids
+from iop.node.adapters.openai_compat.thinking import fields_of
 from iop.settings import OPENAI_COMPAT_SETTINGS
 
 STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
 """Backends that go on generating after a non-streaming client has left; llama.cpp also writes no null content."""
+
+CHAT: Final = "/v1/chat/completions"
+UNSET: Final = m.Thinking()
+_NORMALIZED: Final = m.HttpRequestHead("POST", CHAT)
 
 
 @implementer(IAdapter)
@@ -31,6 +38,9 @@ class OpenAICompatAdapter:
     def __init__(self, settings: Mapping[str, Any], environment: Environment) -> None:
         self._backend = Backend(settings, OPENAI_COMPAT_SETTINGS, environment.reactor)
         self._label = settings.get("provider") or ""
+        self._tools = settings.get("tools") or "auto"
+        self._lessons = Lessons()
+        self._clock = environment.reactor
         self._stream_upstream = settings.get("stream_upstream") or "auto"
         self._targets: dict[str, str] = {}
 
@@ -43,18 +53,20 @@ class OpenAICompatAdapter:
         self._backend.close()
 
     def run(self, run: Run, sink: Any) -> Deferred[None]:
-        request = run.request
-        if request.http is None:
-            raise Failure("invalid_value", "this adapter runs passthrough requests only")
-        body, assembly = request.input, None
-        if self._streams_upstream(run):
-            body, streamed = _streamed(body)
-            assembly = Assembly("" if self._goes_on(run) else None) if streamed else None
-        answer = PassingAnswer(sink, assembly, strip_usage=request.metadata.get("openai_strip_usage") == "true")
-        target = self._target(request.http.path)
-        answer.call = self._backend.send(request, request.http.method, target, body, answer)
-        sink.attach(answer)
-        return answer.done
+        if self._passes(run):
+            answer = PassingAnswer(sink, strip_usage=_strips(run))
+            self._ask(run, run.request.input, answer, self._backend.timers)
+            sink.attach(answer)
+            return answer.done
+        labels = (run.provider, self._label, run.type)
+        asking = Asking(
+            run.request, self._lessons, self._tools, fields_of(*labels), assembles=self._streams_upstream(run)
+        )
+        deadline = self._clock.seconds() + self._backend.timers.total
+        attempts = Attempts(lambda again: self._attempt(run, asking, sink, again, deadline), asking.refused)
+        sink.attach(attempts)
+        attempts.start()
+        return attempts.done
 
     def probe(self, path: str = "") -> Deferred[m.Health]:
         if path:
@@ -81,9 +93,38 @@ class OpenAICompatAdapter:
                 self._targets[path] = target
         return target
 
+    def _passes(self, run: Run) -> bool:
+        """Whether a run's bytes go to the backend as they are, whatever it says of them: nearly always."""
+        request = run.request
+        if request.http is None:
+            return False
+        if request.http.path != CHAT:
+            return True
+        if request.thinking != UNSET or self._streams_upstream(run):
+            return False
+        return self._tools == "native" or not offers_tools(request.input)
+
+    def _attempt(self, run: Run, asking: Asking, sink: Any, again: Again, deadline: float) -> Attempt:
+        body = asking.body()
+        answer: Attempt
+        if asking.normalized:
+            ids = f"call_{run.request.run_id}_"
+            answer = NormalizedAnswer(sink, again, metadata=asking.metadata, ids=ids)
+        else:
+            assembly = Assembly("" if self._goes_on(run) else None) if asking.assembled else None
+            answer = PassingAnswer(sink, assembly, strip_usage=_strips(run), again=again)
+        timers = self._backend.timers
+        if timers.total:  # of the run, not of the attempt
+            timers = replace(timers, total=max(deadline - self._clock.seconds(), 0.001))
+        self._ask(run, body, answer, timers)
+        return answer
+
+    def _ask(self, run: Run, body: bytes, answer: Attempt, timers: Timers) -> None:
+        http = run.request.http or _NORMALIZED
+        answer.call = self._backend.send(run.request, http.method, self._target(http.path), body, answer, timers)
+
     def _streams_upstream(self, run: Run) -> bool:
-        assert run.request.http is not None
-        if self._stream_upstream == "never" or run.request.http.path != "/v1/chat/completions":
+        if self._stream_upstream == "never" or run.request.http is None or run.request.http.path != CHAT:
             return False
         return self._stream_upstream == "always" or self._goes_on(run)
 
@@ -91,12 +132,8 @@ class OpenAICompatAdapter:
         return run.type in STREAMED_UPSTREAM or (run.provider or self._label) in STREAMED_UPSTREAM
 
 
-def _streamed(body: bytes) -> tuple[bytes, bool]:
-    """Return a chat request as a streaming one, and whether it was made so here."""
-    document = Document.parse(body)
-    if document.get("stream"):
-        return body, False
-    return document.with_raw({"stream": "true", "stream_options": '{"include_usage": true}'}).encode(), True
+def _strips(run: Run) -> bool:
+    return run.request.metadata.get("openai_strip_usage") == "true"
 
 
 @provider(IAdapterFactory)
@@ -107,7 +144,7 @@ class factory:
     title = "Servers that speak the OpenAI HTTP API"
     settings_schema = OPENAI_COMPAT_SETTINGS
     capabilities: Mapping[str, Any] = {
-        "modes": {m.Mode.PASSTHROUGH},
+        "modes": {m.Mode.PASSTHROUGH, m.Mode.NORMALIZED},
         "endpoints": (),
         "sessions": False,
         "embeddings": False,

@@ -1,18 +1,18 @@
-"""One answer of a backend, from its socket to the sink of its run."""
+"""How a backend's good answer is told to the sink of its run: as the bytes it is, or as text events."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any, Final
-
-from twisted.internet.defer import Deferred
 
 from iop import model as m
 from iop.errors import Failure
 from iop.headers import DROPPED
-from iop.http.client import Call
-from iop.node.adapters.errors import failure_of
 from iop.node.adapters.openai_compat.assemble import Assembly
+from iop.node.adapters.openai_compat.attempt import Again, Attempt
+from iop.node.adapters.openai_compat.normalize import Piece, Reader
 from iop.node.adapters.openai_compat.watch import Stream, Whole
 
 MAX_COLLECTED: Final = 32 << 20
@@ -21,66 +21,29 @@ MAX_COLLECTED: Final = 32 << 20
 MAX_UNFRAMED: Final = 1 << 20
 """Bytes of a document that ends with its connection that wait for that end, so that a cut one is noticed."""
 
-MAX_ERROR: Final = 1 << 20
-"""Bytes of an error's body that are read."""
-
+_DOCUMENT: Final = re.compile(rb"[ \t\r\n]*(?:\{|\Z)")
 _DROPPED: Final = frozenset(name.encode() for name in DROPPED)
 
 
-class PassingAnswer:
-    """One run's answer, from the backend's socket to the sink; also what flow control pauses."""
+class PassingAnswer(Attempt):
+    """An answer that goes on as bytes; from ``assembly``, as the document that a stream is put together into."""
 
-    __slots__ = (
-        "_assembly",
-        "_collected",
-        "_error_headers",
-        "_head",
-        "_sink",
-        "_size",
-        "_started",
-        "_status",
-        "_streaming",
-        "_strip",
-        "_watch",
-        "call",
-        "done",
-    )
+    __slots__ = ("_assembly", "_head", "_size", "_streaming", "_strip", "_watch")
 
-    def __init__(self, sink: Any, assembly: Assembly | None, *, strip_usage: bool) -> None:
-        self._sink = sink
+    def __init__(
+        self, sink: Any, assembly: Assembly | None = None, *, strip_usage: bool, again: Again | None = None
+    ) -> None:
+        super().__init__(sink, again)
         self._assembly = assembly
         self._strip = strip_usage
-        self._status = 0
         self._head = m.HttpResponseHead(200)
-        self._error_headers: dict[bytes, bytes] = {}
         self._watch: Stream | Whole = Whole()
-        self._collected = bytearray()
         self._size = 0
-        self._started = self._streaming = False
-        self.call: Call | None = None
-        self.done: Deferred[None] = Deferred(self._cancelled)
+        self._streaming = False
 
-    # ---- flow control -------------------------------------------------------------------------------------------
+    # ---- Attempt
 
-    def pause(self) -> None:
-        if self.call is not None:
-            self.call.pause()
-
-    def resume(self) -> None:
-        if self.call is not None:
-            self.call.resume()
-
-    def _cancelled(self, _: Deferred[None]) -> None:
-        if self.call is not None:
-            self.call.cancel()
-
-    # ---- iop.http.client.Answer ---------------------------------------------------------------------------------
-
-    def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self._status = status
-        if not 200 <= status < 300:
-            self._error_headers = dict(headers)
-            return
+    def _headed(self, headers: list[tuple[bytes, bytes]]) -> None:
         kept, kind, named = [], b"", b""
         for name, value in headers:
             if name == b"content-type":
@@ -92,49 +55,35 @@ class PassingAnswer:
         if named:
             hops = {name.strip().decode("latin-1") for name in named.split(b",")}
             kept = [header for header in kept if header[0] not in hops]
-        self._head = m.HttpResponseHead(status, tuple(kept))
+        self._head = m.HttpResponseHead(self._status, tuple(kept))
         if kind[:17].lower() == b"text/event-stream":
             self._watch = Stream(self._strip and self._assembly is None)
             self._streaming = self._assembly is None
 
     def block(self, data: bytes) -> None:
-        if self.done.called:
+        if not self._started or not self._streaming or self.done.called:
+            super().block(data)
             return
-        if self._started and self._streaming:  # nearly always
-            data = self._watch.feed(data)
-            if data:
-                self._sink.delta(data)
-            if self._watch.failure is not None:
-                self._fail(self._watch.failure)
-            return
-        if not 200 <= self._status < 300:
-            self._collected += data
-            if len(self._collected) > MAX_ERROR:
-                self._refused()
-            return
+        data = self._watch.feed(data)  # nearly always
+        if data:
+            self._sink.delta(data)
+        if self._watch.failure is not None:
+            self._fail(self._watch.failure)
+
+    def _take(self, data: bytes) -> None:
         self._pass(self._watch.feed(data))
         if self._watch.failure is not None:
             self._fail(self._watch.failure)
 
-    def ended(self) -> None:
-        if self.done.called:
-            return
-        if not 200 <= self._status < 300:
-            self._refused()
-        else:
-            self._finish()
+    @property
+    def _all_said(self) -> bool:
+        return isinstance(self._watch, Stream) and self._watch.done
 
-    def failed(self, failure: Failure) -> None:
-        if self.done.called:
-            return
-        if isinstance(self._watch, Stream) and self._watch.done:
-            self._finish()  # all was said; how the connection ended does not matter
-        elif not 200 <= self._status < 300 and self._status:
-            self._refused()
-        else:
-            self._fail(failure)
+    @property
+    def _usage(self) -> m.Usage | None:
+        return self._watch.usage
 
-    # ---- towards the sink ---------------------------------------------------------------------------------------
+    # ---- towards the sink
 
     def _pass(self, data: bytes) -> None:
         if not data:
@@ -146,7 +95,7 @@ class PassingAnswer:
             self._size += len(data)
             self._watch.failure = self._watch.failure or self._assembly.feed(data)
             if self._size > MAX_COLLECTED:
-                self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
+                self._fail(_too_large())
             return
         if self._collected and (self._started or not self._may_be_cut()):  # a long document begins before its end
             self._say(bytes(self._collected))
@@ -193,19 +142,77 @@ class PassingAnswer:
         self._collected[:] = whole.encode("utf-8", "surrogatepass")
         return None
 
-    def _refused(self) -> None:
-        self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
 
-    def _fail(self, failure: Failure) -> None:
-        self._sink.fail(failure, self._watch.usage)
-        self._close(self.call)
+class NormalizedAnswer(Attempt):
+    """An answer that is told as text, reasoning and tool calls.
 
-    def _close(self, call: Call | None) -> None:
-        if call is not None:
-            call.cancel()
-        self.call = None
-        if not self.done.called:
-            self.done.callback(None)
+    :param metadata: goes with its start and its end.
+    :param ids: what the ids of tool calls begin with that have none.
+    """
+
+    __slots__ = ("_ids", "_metadata", "_reader", "_watch")
+
+    def __init__(self, sink: Any, again: Again | None, *, metadata: Mapping[str, str], ids: str) -> None:
+        super().__init__(sink, again)
+        self._metadata = metadata
+        self._ids = ids
+        self._reader = Reader()
+        self._watch: Stream | None = None
+
+    def _take(self, data: bytes) -> None:
+        if self._watch is None:
+            self._collected += data
+            if _DOCUMENT.match(self._collected) is not None:  # whatever it is called
+                if len(self._collected) > MAX_COLLECTED:
+                    self._fail(_too_large())
+                return
+            self._watch = Stream(strip_usage=False)
+            data = bytes(self._collected)
+            self._collected.clear()
+        self._say(self._reader.feed(self._watch.feed(data)))
+        failure = self._watch.failure or self._reader.failure
+        if failure is None and self._reader.held > MAX_COLLECTED:
+            failure = _too_large()
+        if failure is not None and not self.done.called:
+            self._fail(failure)
+
+    def _finish(self) -> None:
+        watch, reader = self._watch, self._reader
+        if watch is None:
+            self._say(reader.document(bytes(self._collected)))
+        else:
+            left = watch.end(self.call is None or self.call.framed)
+            self._say(reader.feed(left))
+            self._say(reader.end())
+        if self.done.called:
+            return
+        failure = watch.failure if watch is not None else None
+        failure = failure or reader.failure
+        if failure is None and not reader.began:
+            failure = Failure("upstream_error", "the backend's answer holds no answer")
+        if failure is not None:
+            self._fail(failure)
+            return
+        calls = reader.calls.whole(self._ids)
+        said = {"openai_tool_calls": json.dumps(calls, separators=(",", ":"))} if calls else {}
+        self._sink.complete(reader.finish_reason or "stop", reader.usage, {**self._metadata, **said})
+        self._close(None)
+
+    @property
+    def _all_said(self) -> bool:
+        return self._watch is not None and self._watch.done
+
+    @property
+    def _usage(self) -> m.Usage | None:
+        return self._reader.usage
+
+    def _say(self, pieces: list[Piece]) -> None:
+        if self._reader.began and not self._started and not self.done.called:
+            self._started = True
+            self._sink.start(None, self._metadata)
+        for text, reasoning in pieces:
+            if not self.done.called:
+                self._sink.delta(text=text, reasoning=reasoning)
 
 
 def _cut(document: bytes | bytearray) -> Failure | None:
@@ -217,3 +224,7 @@ def _cut(document: bytes | bytearray) -> Failure | None:
     except (ValueError, RecursionError):
         return Failure("upstream_error", "the backend closed the connection in the middle of its answer")
     return None
+
+
+def _too_large() -> Failure:
+    return Failure("answer_too_large", "the answer is larger than the node may put together")
