@@ -297,6 +297,13 @@ def test_what_holds_no_answer_is_an_error(body: bytes) -> None:
     world.end()
 
 
+def test_an_error_in_place_of_a_document_is_the_runs() -> None:
+    """EM-01"""
+    world = World()
+    world.backend.responds(200, b'{"error": {"message": "no slot", "code": 429}}')
+    assert (run(world).failure.message, run(world).failure.http_status) == ("no slot", 429)
+
+
 def test_a_document_beyond_all_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer, "MAX_COLLECTED", 100)
     world = World()
