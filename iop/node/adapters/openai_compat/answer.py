@@ -61,17 +61,17 @@ class PassingAnswer(Attempt):
             self._streaming = self._assembly is None
 
     def block(self, data: bytes) -> None:
-        if not self._started or not self._streaming or self.done.called:
-            super().block(data)
+        if self.done.called:
             return
-        data = self._watch.feed(data)  # nearly always
-        if data:
-            self._sink.delta(data)
-        if self._watch.failure is not None:
-            self._fail(self._watch.failure)
-
-    def _take(self, data: bytes) -> None:
-        self._pass(self._watch.feed(data))
+        if self._started and self._streaming:  # nearly always
+            data = self._watch.feed(data)
+            if data:
+                self._sink.delta(data)
+        elif 200 <= self._status < 300:
+            self._pass(self._watch.feed(data))
+        else:
+            self._take_error(data)
+            return
         if self._watch.failure is not None:
             self._fail(self._watch.failure)
 
@@ -159,7 +159,12 @@ class NormalizedAnswer(Attempt):
         self._reader = Reader()
         self._watch: Stream | None = None
 
-    def _take(self, data: bytes) -> None:
+    def block(self, data: bytes) -> None:
+        if self.done.called:
+            return
+        if not 200 <= self._status < 300:
+            self._take_error(data)
+            return
         if self._watch is None:
             self._collected += data
             if _DOCUMENT.match(self._collected) is not None:  # whatever it is called

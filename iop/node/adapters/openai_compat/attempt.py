@@ -42,10 +42,6 @@ class Attempt:
     def _headed(self, headers: list[tuple[bytes, bytes]]) -> None:
         """The answer's headers."""
 
-    def _take(self, data: bytes) -> None:
-        """What a read brought of the body."""
-        raise NotImplementedError
-
     def _finish(self) -> None:
         """The body has ended, or all was said."""
         raise NotImplementedError
@@ -83,11 +79,10 @@ class Attempt:
             self._error_headers = dict(headers)
 
     def block(self, data: bytes) -> None:
-        if self.done.called:
-            return
-        if 200 <= self._status < 300:
-            self._take(data)
-            return
+        raise NotImplementedError
+
+    def _take_error(self, data: bytes) -> None:
+        """What a read brought of an error's body."""
         self._collected += data
         if len(self._collected) > MAX_ERROR:
             self._refused()
