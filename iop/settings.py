@@ -218,6 +218,12 @@ CLI_SETTINGS: Final[Schema] = {
     "additionalProperties": False,
 }
 
+#: Types whose backends speak no OpenAI HTTP API. What a drop-in's can is known to its node alone.
+NORMALIZED: Final = frozenset({"ollama", "cli"})
+
+#: Types that keep no conversation. A drop-in may.
+WITHOUT_SESSIONS: Final = frozenset({"openai_compat", "ollama"})
+
 #: Adapter type → its settings. A type that is not here is a drop-in, whose settings its node checks.
 SETTINGS: Final[dict[str, Schema]] = {
     "openai_compat": OPENAI_COMPAT_SETTINGS,

@@ -203,6 +203,7 @@ class ScriptedFactory:
     settings_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"word": {"type": "string"}, "provider": {"type": "string"}},
+        "patternProperties": {"^(base_url|headers|keep_alive|context_size|max_connections|ca_file|.*_timeout_ms)$": {}},
         "additionalProperties": False,
     }
     capabilities: Mapping[str, Any] = {

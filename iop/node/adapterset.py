@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 from twisted.internet.defer import DeferredLock, maybeDeferred
@@ -31,6 +31,28 @@ class Applied:
     failed: tuple[str, ...] = ()
 
 
+class Capabilities(NamedTuple):
+    """What an adapter can, as its factory says."""
+
+    title: str
+    modes: frozenset[m.Mode]
+    endpoints: tuple[str, ...]
+    sessions: bool
+    embeddings: bool
+
+    @classmethod
+    def of(cls, factory: Any) -> Capabilities:
+        """Read a factory's."""
+        said = factory.capabilities
+        return cls(
+            str(factory.title),
+            frozenset(m.Mode(mode) for mode in said["modes"]),
+            tuple(said.get("endpoints", ())),
+            bool(said.get("sessions")),
+            bool(said.get("embeddings")),
+        )
+
+
 class AdapterSet:
     """The adapter instances of a node, by name.
 
@@ -48,7 +70,7 @@ class AdapterSet:
         self._factory = factory
         self._adapters: dict[str, Any] = {}
         self._sessions = sessions
-        self._capabilities: dict[str, Mapping[str, Any]] = {}
+        self._capabilities: dict[str, Capabilities] = {}
         self._backends: dict[str, tuple[str, str]] = {}
         self._labels: dict[str, str] = {}
         self._turn = DeferredLock()
@@ -67,9 +89,19 @@ class AdapterSet:
             raise Failure("adapter_unavailable", "the node has no such adapter")
         return adapter
 
-    def capabilities(self, name: str) -> Mapping[str, Any]:
-        """Return what an instance can, as its factory says; there is one of that name."""
-        return self._capabilities[name]
+    def capabilities(self, name: str) -> Capabilities | None:
+        """Return what an instance can; None where there is none of that name."""
+        return self._capabilities.get(name)
+
+    def sessions(self) -> list[Mapping[str, Any]]:
+        """Return the sessions of every adapter, each with its ``adapter``; one that cannot say has none."""
+        found: list[Mapping[str, Any]] = []
+        for name, adapter in self._adapters.items():
+            try:
+                found += [{**each, "adapter": name} for each in adapter.sessions()]
+            except Exception:
+                self.log.failure("the adapter {name} could not say its sessions", name=name)
+        return found
 
     def backend(self, request: m.RunRequest) -> tuple[str, str]:
         """Return the label and the type of the backend that a run goes to."""
@@ -136,7 +168,7 @@ class AdapterSet:
             state_dir = self._state_dir / "adapters" / name
             environment = Environment(name, self._reactor, state_dir, self._sessions)
             adapter = factory.make(config.settings, environment)
-            self._capabilities[name] = factory.capabilities
+            self._capabilities[name] = Capabilities.of(factory)
         except Failure:
             raise
         except Exception as error:

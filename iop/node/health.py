@@ -41,6 +41,7 @@ class Check:
 
     :param busy: whether a run of an adapter goes on.
     :param tell: is told what is news.
+    :ivar told: what was told last; None before the first answer.
     """
 
     log = Logger()
@@ -58,7 +59,7 @@ class Check:
         self._busy = busy
         self._tell = tell
         self._clock = clock
-        self._told: m.Health | None = None
+        self.told: m.Health | None = None
         self._silent = 0
         self._asking: Deferred[Any] | None = None
         self._listing: Deferred[Any] | None = None
@@ -94,7 +95,7 @@ class Check:
 
     def _listed(self, models: list[str]) -> None:
         """What a backend has is told beside its health: it may be long in coming, or never come."""
-        if self._told is m.Health.UP:
+        if self.told is m.Health.UP:
             seen = tuple(model for model in models if len(model) <= LONGEST_MODEL)[:MODELS_TOLD]
             self._tell(m.ProviderStatus(self.provider.id, m.Health.UP.value, "", seen))
 
@@ -130,9 +131,9 @@ class Check:
         interval = self.provider.health.interval_ms
         wait = interval if health is m.Health.UP else min(interval, SOON_MS)
         self._timer = self._clock.callLater(wait / 1000, self.look)
-        if health is self._told:
+        if health is self.told:
             return False
-        self._told = health
+        self.told = health
         self._tell(m.ProviderStatus(self.provider.id, health.value, why))
         return True
 
@@ -163,6 +164,11 @@ class Checks:
             if provider_id not in self._checks:
                 check = self._checks[provider_id] = Check(provider, self._adapters, self._busy, tell, self._clock)
                 check.look()
+
+    def health_of(self, provider_id: str) -> m.Health:
+        """Return what a provider's backend was when it was looked at last."""
+        check = self._checks.get(provider_id)
+        return m.Health.UNKNOWN if check is None or check.told is None else check.told
 
     def stop(self) -> None:
         """Check nothing any more."""

@@ -57,6 +57,7 @@ class NodeRun:
         self.cancelled = False
         self.input: list[bytes] = []
         self.missing = 0
+        self.end: m.RunEvent | None = None
         self.working: Deferred[Any] | None = None
         self.deadline: IDelayedCall | None = None
         self._link = link
@@ -171,6 +172,7 @@ class NodeRun:
             body = event.body or (event.text + event.reasoning).encode("utf-8", "surrogatepass")
             self._credit.spend(len(body))
         elif type(event) is not m.Start:
+            self.end = event
             self._done(self)
 
     def _unsendable(self, seq: int, failure: Failure) -> None:
@@ -277,7 +279,8 @@ class Supervisor:
         self._clock = clock
         self._roots = workspace_roots
         self.runs: dict[str, NodeRun] = {}
-        self.total = 0
+        self.total = self.failed = 0
+        self.input_tokens = self.output_tokens = 0
         self._link_paused = False
 
     def run(self, link: EventWriter, request: m.RunRequest, input_size: int) -> None:
@@ -317,9 +320,10 @@ class Supervisor:
             run.input = []
         try:
             adapter = self._adapters.adapter(run.request.adapter)
-            capabilities = self._adapters.capabilities(run.request.adapter)
-            run.request = _in_a_mode_of(capabilities["modes"], run.request)
-            if capabilities["sessions"] and run.request.workspace:
+            can = self._adapters.capabilities(run.request.adapter)
+            assert can is not None
+            run.request = _in_a_mode_of(can.modes, run.request)
+            if can.sessions and run.request.workspace:
                 run.request = run.request._replace(workspace=resolved(run.request.workspace, self._roots))
         except Failure as failure:
             run.fail(failure)
@@ -360,9 +364,18 @@ class Supervisor:
         for run in list(self.runs.values()):
             run.abandon()
 
+    def of_provider(self, provider_id: str) -> int:
+        """Return how many runs of a provider go on."""
+        return sum(run.request.provider_id == provider_id for run in self.runs.values())
+
     def _ended(self, run: NodeRun) -> None:
         if self.runs.get(run.id) is run:
             del self.runs[run.id]
+            self.failed += isinstance(run.end, m.Error)
+            usage = getattr(run.end, "usage", None)
+            if usage is not None:
+                self.input_tokens += usage.input_tokens or 0
+                self.output_tokens += usage.output_tokens or 0
 
 
 def _in_a_mode_of(modes: Set[m.Mode], request: m.RunRequest) -> m.RunRequest:

@@ -23,6 +23,7 @@ from iop import model as m
 from iop.errors import Failure
 from iop.node.adapterset import AdapterSet, Applied
 from iop.node.health import Checks
+from iop.node.reports import Reports, Transport
 from iop.node.supervisor import Supervisor
 from iop.services import Drain
 from iop.wire.frames import PART
@@ -80,6 +81,10 @@ class Uplink(Service):
         self._adapters = adapters
         self._supervisor = supervisor
         self._checks = Checks(adapters, supervisor.busy, clock)
+        self._reports = Reports(adapters, supervisor, self._checks, adapter_types, clock.seconds)
+        self._linked_at = 0.0
+        self._links = 0
+        self._last_loss = ""
         self._drain = drain
         self._clock = clock
         self._chance = chance
@@ -139,6 +144,8 @@ class Uplink(Service):
             return
         self._dialling = None
         self._link = link
+        self._linked_at = self._clock.seconds()
+        self._links += 1
         link.send(
             m.RegisterRequest(
                 token=self._token,
@@ -234,7 +241,13 @@ class Uplink(Service):
 
     def on_command_request(self, request: m.NodeCommandRequest) -> None:
         assert self._link is not None
-        self._link.send(m.NodeCommandResponse(request.request_id, error="this node answers no such query"))
+        transport = Transport(self._link, self._linked_at, self._links - 1, self._last_loss)
+        try:
+            answer = self._reports.answer(request, transport)
+        except Exception:
+            self.log.failure("a report could not be made")
+            answer = m.NodeCommandResponse(request.request_id, error="the node could not make this report")
+        self._link.send(answer)
 
     def link_paused(self) -> None:
         self._supervisor.link_paused(True)
@@ -247,6 +260,7 @@ class Uplink(Service):
         was_registered = self.node_id != "" and not unanswered and not self._said
         self._registering_done()
         self._link = None
+        self._last_loss = reason
         self._checks.stop()
         self._supervisor.cancel_all()
         if unanswered and self.running:

@@ -144,8 +144,18 @@ def _report_to_pb(response: m.NodeCommandResponse) -> pb.NodeCommandResponse:
     )
     for word, report in response.report.items():
         field = made.DESCRIPTOR.fields_by_name[word]
-        getattr(made, word).CopyFrom(getattr(pb, field.message_type.name)(**report))  # type: ignore[union-attr]
+        report_type = getattr(pb, field.message_type.name)  # type: ignore[union-attr]
+        getattr(made, word).CopyFrom(report_type(**_cleaned(report)))
     return made
+
+
+def _cleaned(value: Any) -> Any:
+    """A report whose texts a message can carry."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {name: _cleaned(each) for name, each in value.items()}
+    return [_cleaned(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

@@ -311,14 +311,6 @@ def test_a_break_after_its_first_byte(stream: bool) -> None:
     gateway.assert_idle()
 
 
-def test_an_answer_in_events_has_no_form_here_yet() -> None:
-    """A normalized answer must not become 200 with nothing in it."""
-    gateway = Gateway(start(None), piece(text="hi"), complete())
-    assert error(gateway.chat().answer) == (502, "upstream_error", False)
-    gateway.net.run(1)
-    gateway.assert_idle()
-
-
 # ---- routes
 
 

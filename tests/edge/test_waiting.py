@@ -134,7 +134,7 @@ def test_the_story_of_a_run() -> None:
         ("n2/q1", "complete"),
     ]
     assert [each["passed_over"] for each in story["steps"][0]["considered"]] == ["", "not_its_turn"]
-    assert story["steps"][2]["considered"][-1]["passed_over"] == "tried"
+    assert story["steps"][2]["considered"][-1]["passed_over"] == "ruled_out"
     assert gateway.runs.explain(story["id"]) == story
     assert gateway.runs.explain("another") is None
 

@@ -18,6 +18,8 @@ class Resource:
     """A provider as the pool counts it; every model group that names it shares these slots.
 
     :ivar long_capacity: how many of the slots may be long.
+    :ivar sessions: it may keep conversations that go on.
+    :ivar normalized: its runs travel as a document answered by events, never as bytes.
     :ivar once: a run that was sent there may have changed something: it is not sent anywhere again.
     :ivar reachable: its node is registered, has acknowledged its payload and is not draining.
     :ivar said: what its node said of its health, in words.
@@ -33,6 +35,8 @@ class Resource:
     long_capacity: int = 0
     priority: int = 0
     enabled: bool = True
+    sessions: bool = False
+    normalized: bool = False
     once: bool = False
     reachable: bool = False
     health: Health = Health.UNKNOWN
@@ -117,7 +121,7 @@ def choose(
     chosen: Resource | None = None
     considered = []
     for resource in turn:
-        why = "tried" if tried and resource.provider_id in tried else resource.why_not(long)
+        why = "ruled_out" if tried and resource.provider_id in tried else resource.why_not(long)
         considered.append((resource, resource.in_flight, resource.priority, why))
         if not why and (
             chosen is None

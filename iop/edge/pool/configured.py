@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from iop.edge.config import model as config
 from iop.edge.pool.admission import Group, Resource
+from iop.settings import NORMALIZED, WITHOUT_SESSIONS
 
 
 class Policy(NamedTuple):
@@ -66,6 +67,8 @@ def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
         "long_capacity": provider.long_context_capacity,
         "priority": provider.priority,
         "enabled": provider.enabled,
+        "sessions": provider.runtime_type not in WITHOUT_SESSIONS,
+        "normalized": provider.runtime_type in NORMALIZED,
         "once": provider.runtime_type == "cli",
         "cancel_patience": _cancel_patience(node, provider),
     }

@@ -69,11 +69,11 @@ class Pool:
         now = self.now()
         claim.seq, claim.arrived, claim.since = self._arrivals, now, now
         group = self._judged(claim)
-        if not group.has_candidate():
+        if not group.has_candidate(claim.tried):
             raise _no_provider()
-        if claim.long and not group.has_long_slots():
+        if claim.long and not group.has_long_slots(claim.tried):
             raise _long_context_unavailable()
-        chosen, considered = choose(group.turn(self.last.get(group.model)), claim.long)
+        chosen, considered = choose(group.turn(self.last.get(group.model)), claim.long, claim.tried)
         if chosen is not None and self._turns.settled:
             claim.trail.append(Decided(now, considered, chosen))
             return self._lease(group, chosen, claim.long, now)

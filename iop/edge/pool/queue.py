@@ -55,7 +55,7 @@ class Claim(ABC):
     :ivar arrived: when it came.
     :ivar since: when its present wait began; ``waited`` is how long those before it took together.
     :ivar long: whether it counts as long.
-    :ivar tried: providers it was sent to in vain.
+    :ivar tried: providers it may not go to: it was sent there in vain, or they do not have its session.
     :ivar first_failure: how the first of these failed.
     :ivar lane: where it waits; None while it does not. ``deadline`` is when that must end, if it must.
     :ivar trail: what the pool decided and what came of it, for ``iop-edge run explain``.

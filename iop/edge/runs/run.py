@@ -56,17 +56,23 @@ class Ask(NamedTuple):
     """What a surface wants run.
 
     :ivar input: makes the adapter's input for a target: which one is known only after admission.
+    :ivar http: what a backend that speaks the same API is asked.
     :ivar request_id: by which the client knows its request; for the log.
     :ivar tokens: of the input, estimated.
+    :ivar session_id: of the conversation with an agent that goes on; its principal's alone. "" for none.
+    :ivar workspace: the directory that an agent works in; "" for none.
     """
 
     model: str
     input: Callable[[str], bytes]
-    http: m.HttpRequestHead | None = None
+    http: m.HttpRequestHead
     secret_headers: m.Headers = ()
     metadata: Mapping[str, str] = {}
     request_id: str = ""
     tokens: int = 0
+    thinking: m.Thinking = m.Thinking()
+    session_id: str = ""
+    workspace: str = ""
 
 
 class Answer(Protocol):
@@ -164,10 +170,13 @@ class Run(Claim):
         link = self._service.nodes.entries[resource.node_id].link
         assert link is not None
         self.lease = lease
-        self.send(link, resource.adapter, lease.target, resource.provider_id)
+        self.send(link, resource.adapter, lease.target, resource.provider_id, normalized=resource.normalized)
 
-    def send(self, link: NodeLink, adapter: str, target: str, provider_id: str) -> None:
-        """Send it over a link; what goes wrong is raised, and ends it."""
+    def send(self, link: NodeLink, adapter: str, target: str, provider_id: str, *, normalized: bool) -> None:
+        """Send it over a link; what goes wrong is raised, and ends it.
+
+        :param normalized: whether the adapter answers with events only; it is told nothing of HTTP then.
+        """
         ask = self._ask
         assert ask is not None
         self.link = link
@@ -177,12 +186,15 @@ class Run(Claim):
                 adapter=adapter,
                 target=target,
                 provider_id=provider_id,
-                mode=m.Mode.PASSTHROUGH if ask.http is not None else m.Mode.NORMALIZED,
+                mode=m.Mode.NORMALIZED if normalized else m.Mode.PASSTHROUGH,
                 input=ask.input(target),
-                http=ask.http,
+                http=None if normalized else ask.http,
                 secret_headers=ask.secret_headers,
+                thinking=ask.thinking,
                 metadata=ask.metadata,
                 window_bytes=self._service.window,
+                workspace=ask.workspace,
+                session_id=ask.session_id,
             )
             link.start(request, self)
         except Failure as failure:

@@ -15,6 +15,7 @@ from iop.edge.pool.queue import Routed
 from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
 from iop.edge.runs.story import Story
 from iop.errors import Failure
+from iop.settings import NORMALIZED
 
 REMEMBERED = 4096
 """Ended runs whose story can be told; of each only what that needs is left."""
@@ -77,9 +78,10 @@ class Runs:
         for entry in self.nodes.entries.values():
             if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
                 continue
-            if any(a.name == route.adapter and a.enabled for a in entry.node.adapters):
+            adapter = next((a for a in entry.node.adapters if a.name == route.adapter and a.enabled), None)
+            if adapter is not None:
                 run.trail.append(Routed(run.arrived, f"{entry.node.id}/{route.adapter}"))
-                run.send(entry.link, route.adapter, route.target, "")
+                run.send(entry.link, route.adapter, route.target, "", normalized=adapter.type in NORMALIZED)
                 return
         failure = Failure("no_provider", "no node of the model is up", retry_after_ms=1000)
         run.turned_away(failure)

@@ -1,4 +1,8 @@
-"""A chat request's answer on its way to the client: held while it may still fail whole, then piece by piece."""
+"""A chat request's answer on its way to the client: held while it may still fail whole, then piece by piece.
+
+Which way a run goes is the provider's to decide: bytes of its backend pass through, normalized events are put together
+here (``completion``).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from typing import Final
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from iop import model as m
-from iop.edge.runs import Run
+from iop.edge.runs import Run, new_id
 from iop.edge.surfaces.openai import codec
+from iop.edge.surfaces.openai.completion import Chunks, Collected, size_of
 from iop.errors import Failure
 from iop.http import sse
 from iop.http.server import Exchange
@@ -25,15 +30,16 @@ COMMENT_SECONDS: Final = 5.0
 _COMMENT: Final = sse.comment("waiting for a free slot")
 
 
-class PassthroughAnswer:
-    """Bytes from a backend to one client.
+class ChatAnswer:
+    """What a provider says, to one client.
 
     :param headers: of the edge's own, for every answer to this request.
-    :param window: the run's window; no more than that is ever held.
-    :param stream: whether the client asked for a stream: only such a one is told that it waits.
+    :param window: the run's window; no more of a backend's bytes than that is ever held.
+    :param request: what the client asked; only one that wants a stream is told that it waits.
     """
 
     __slots__ = (
+        "_built",
         "_clock",
         "_exchange",
         "_flowing",
@@ -42,21 +48,27 @@ class PassthroughAnswer:
         "_held",
         "_hold",
         "_opened",
+        "_request",
         "_size",
-        "_stream",
         "_timer",
         "_unread",
         "run",
     )
 
     def __init__(
-        self, exchange: Exchange, headers: codec.RawHeaders, window: int, clock: IReactorTime, *, stream: bool
+        self,
+        exchange: Exchange,
+        headers: codec.RawHeaders,
+        window: int,
+        clock: IReactorTime,
+        request: codec.ChatRequest,
     ) -> None:
         self._exchange = exchange
         self._headers = headers
         self._hold = min(HOLD, window)
         self._clock = clock
-        self._stream = stream
+        self._request = request
+        self._built: Chunks | Collected | None = None
         self._head = m.HttpResponseHead(200)
         self._held: list[bytes] = []
         self._size = 0
@@ -70,7 +82,7 @@ class PassthroughAnswer:
     # ---- while it waits -----------------------------------------------------------------------------------------
 
     def waits(self) -> None:
-        if self._stream and self._timer is None:
+        if self._request.stream and self._timer is None:
             self._timer = self._clock.callLater(COMMENT_SECONDS, self._comment)
 
     def _comment(self) -> None:
@@ -88,25 +100,26 @@ class PassthroughAnswer:
     def again(self) -> bool:
         if self._flowing:
             return False
-        self._held, self._size = [], 0
+        self._held, self._size, self._built = [], 0, None
         return True
 
     # ---- from the run -------------------------------------------------------------------------------------------
 
     def started(self, start: m.Start) -> None:
         if start.http is None:
-            raise Failure("upstream_error", "the provider's answer has no form that can be passed on here")
+            self._built = self._building(start)
+            return
         self._head = start.http
         if self._opened and not self._streams:
             raise Failure("upstream_error", "the provider did not answer with a stream")
 
     def delta(self, delta: m.Delta) -> None:
         body = delta.body
+        if self._built is not None:
+            self._build(self._built, delta)
+            return
         if self._flowing:
-            if not self._exchange.write(body):
-                self._unread += len(body)
-            elif self.run is not None:
-                self.run.taken(len(body))
+            self._write(body, len(body))
             return
         self._held.append(body)
         self._size += len(body)
@@ -116,6 +129,9 @@ class PassthroughAnswer:
             self.delta(m.Delta(held))
 
     def completed(self, complete: m.Complete) -> None:
+        if self._built is not None:
+            self._finish(self._built, complete)
+            return
         if self._streams and not self._flowing:
             self._flow()
         if self._flowing:
@@ -147,7 +163,51 @@ class PassthroughAnswer:
             headers = [*codec.error_headers(failure), *self._headers]
             exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
 
+    # ---- normalized events --------------------------------------------------------------------------------------
+
+    def _building(self, start: m.Start) -> Chunks | Collected:
+        request, created = self._request, int(self._clock.seconds())
+        made: Chunks | Collected
+        if request.stream:
+            self._head = m.HttpResponseHead(200, (("content-type", "text/event-stream"),))
+            made = Chunks(new_id("chatcmpl"), created, request.model, request.tools, usage=request.include_usage)
+        else:
+            self._head = m.HttpResponseHead(200, (("content-type", "application/json"),))
+            made = Collected(new_id("chatcmpl"), created, request.model, request.tools)
+        made.started(start)
+        return made
+
+    def _build(self, built: Chunks | Collected, delta: m.Delta) -> None:
+        data, cost = built.delta(delta), size_of(delta)
+        if data:
+            if not self._flowing:
+                self._flow()
+            self._write(data, cost)
+        elif self.run is not None:  # it is kept here, within bounds of its own
+            self.run.taken(cost)
+
+    def _finish(self, built: Chunks | Collected, complete: m.Complete) -> None:
+        try:
+            data = built.completed(complete)
+        except Failure as failure:
+            self.failed(failure, complete.usage)
+            return
+        if not self._request.stream:
+            self._exchange.respond(200, self._response_headers(), data)
+            return
+        if not self._flowing:
+            self._flow()
+        self._exchange.write(data)
+        self._exchange.finish()
+
     # ---- to the client ------------------------------------------------------------------------------------------
+
+    def _write(self, data: bytes, cost: int) -> None:
+        """Send bytes; what they have cost of the run's credit is given back when the client has taken them."""
+        if not self._exchange.write(data):
+            self._unread += cost
+        elif self.run is not None:
+            self.run.taken(cost)
 
     @property
     def _streams(self) -> bool:

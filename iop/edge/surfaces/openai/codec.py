@@ -104,6 +104,18 @@ class ChatRequest(NamedTuple):
     stream: bool
     include_usage: bool
 
+    @property
+    def tools(self) -> dict[str, Any]:
+        """The JSON Schemas of the tools' parameters, by name; what is no function tool is left out."""
+        if "tools" not in self.document:
+            return {}
+        made = {}
+        for tool in json.loads(self.body)["tools"] or ():
+            function = tool.get("function") if isinstance(tool, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("name"), str):
+                made[function["name"]] = function.get("parameters") or {}
+        return made
+
     @classmethod
     def parse(cls, body: bytes) -> ChatRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
@@ -132,6 +144,77 @@ class ChatRequest(NamedTuple):
             usage = {"include_usage": "true"}
             changes["stream_options"] = '{"include_usage": true}' if inner is None else inner.with_raw(usage)
         return self.document.with_raw(changes).encode("utf-8", "surrogatepass")
+
+
+class Errand(NamedTuple):
+    """What a request says of its run, apart from the question.
+
+    :ivar session_id: the client's own name of a conversation that goes on; "" for none.
+    :ivar workspace: where an agent works; "" for none.
+    :ivar metadata: the caller's own, for the run.
+    """
+
+    session_id: str = ""
+    workspace: str = ""
+    metadata: Mapping[str, str] = {}
+
+    @classmethod
+    def parse(cls, document: Document, headers: Mapping[bytes, bytes]) -> Errand:
+        """Read it, from the body's ``metadata`` first; :raises Failure: ``invalid_value``."""
+        said = document.get("metadata")
+        if type(said) is not tuple and not _OF_ERRANDS & headers.keys():
+            return _NO_ERRAND  # nearly always
+        given = {name: value for name, value in said if isinstance(value, str)} if type(said) is tuple else {}
+        session = given.pop("session_id", "") or headers.get(_SESSION, b"").decode("latin-1")
+        workspace = given.pop("workspace", "") or headers.get(_WORKSPACE, b"").decode("utf-8", "surrogateescape")
+        if not _SESSION_ID.fullmatch(session):
+            raise Failure(
+                "invalid_value", "a session id is up to 256 printable characters", param="metadata.session_id"
+            )
+        if "\0" in workspace or len(workspace) > 4096:
+            raise Failure("invalid_value", "a workspace is the path of a directory", param="metadata.workspace")
+        return cls(session, workspace, {k: v for k, v in given.items() if not k.startswith("openai_")})
+
+
+_SESSION: Final = b"x-iop-session"
+_WORKSPACE: Final = b"x-iop-workspace"
+_OF_ERRANDS: Final = frozenset((_SESSION, _WORKSPACE))
+_SESSION_ID: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
+_NO_ERRAND: Final = Errand()
+
+
+def session_of(principal: str, session_id: str) -> str:
+    """Return how a session is called on the wire: nobody can name another principal's. "" stays ""."""
+    return json.dumps([principal, session_id], separators=(",", ":")) if session_id else ""
+
+
+def thinking_of(document: Document, default_budget: int | None) -> m.Thinking:
+    """Return what is added to a request that says nothing of thinking (``docs/contracts/openai.md``, Model policy)."""
+    if not default_budget or any(name in document for name in _THINKING):
+        return m.Thinking()
+    template = document.get("chat_template_kwargs")
+    if type(template) is tuple and _TEMPLATE_SWITCHES & dict(template).keys():
+        return m.Thinking()
+    return m.Thinking("on", default_budget)
+
+
+_THINKING: Final = (
+    "reasoning_effort",
+    "reasoning",
+    "thinking",
+    "think",
+    "enable_thinking",
+    "thinking_token_budget",
+    "thinking_budget",
+    "thinking_budget_tokens",
+    "reasoning_budget_tokens",
+    "custom_params",
+    "nvext",
+    "extra_body",
+)
+"""Members by which a client says how much to think, under any backend's name: then that holds."""
+
+_TEMPLATE_SWITCHES: Final = frozenset(("enable_thinking", "thinking"))
 
 
 def forwarded(headers: Mapping[bytes, bytes], request_id: bytes) -> m.Headers:

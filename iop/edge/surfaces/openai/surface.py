@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from twisted.internet.interfaces import IReactorTime
@@ -16,7 +16,7 @@ from iop.edge.pool.estimate import estimate
 from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.auth import Gate
-from iop.edge.surfaces.openai.chat import PassthroughAnswer
+from iop.edge.surfaces.openai.chat import ChatAnswer
 from iop.errors import Failure
 from iop.http.server import Exchange
 from iop.interfaces import IRefreshable
@@ -46,6 +46,13 @@ class Context:
     secret_headers: m.Headers = field(default=(), repr=False)
 
 
+class Catalog(NamedTuple):
+    """The models that clients may ask for: as they are shown, and their thinking budgets in tokens, 0 for none."""
+
+    models: dict[str, dict[str, Any]]
+    budgets: dict[str, int]
+
+
 @implementer(IRefreshable)
 class OpenAISurface:
     """Answers OpenAI clients; an :class:`iop.http.server.Application`.
@@ -59,7 +66,8 @@ class OpenAISurface:
         self._gate = Gate(settings.openai)
         self._clock = clock
         self._models: dict[str, dict[str, Any]] = {}
-        self._models = self.prepare(settings)
+        self._budgets: dict[str, int] = {}
+        self.commit(self.prepare(settings))
         self._routes: dict[bytes, dict[bytes, Handler]] = {
             b"/v1/chat/completions": {b"POST": self._chat},
             b"/v1/models": {b"GET": self._list_models},
@@ -71,20 +79,23 @@ class OpenAISurface:
 
     # ---- IRefreshable -------------------------------------------------------------------------------------------
 
-    def prepare(self, config: config.EdgeConfig) -> dict[str, dict[str, Any]]:
+    def prepare(self, config: config.EdgeConfig) -> Catalog:
         """Make the model list; a model that stays keeps its time of creation."""
         assert config.openai is not None
         now = int(self._clock.seconds())
         catalog = [(model.id, model.context_window_tokens) for model in config.models]
         catalog += [(route.model, 0) for route in config.openai.model_routes]
         known = self._models
-        return {id: codec.model_object(id, known[id]["created"] if id in known else now, w) for id, w in catalog}
+        return Catalog(
+            {id: codec.model_object(id, known[id]["created"] if id in known else now, w) for id, w in catalog},
+            {model.id: model.default_thinking_token_budget or 0 for model in config.models},
+        )
 
-    def commit(self, token: dict[str, dict[str, Any]]) -> None:
+    def commit(self, token: Catalog) -> None:
         """Show it."""
-        self._models = token
+        self._models, self._budgets = token
 
-    def abandon(self, token: dict[str, dict[str, Any]]) -> None:
+    def abandon(self, token: Catalog) -> None:
         """Forget it."""
 
     # ---- iop.http.server.Application ----------------------------------------------------------------------------
@@ -182,16 +193,22 @@ class OpenAISurface:
     def _chat(self, exchange: Exchange, context: Context) -> None:
         request = codec.ChatRequest.parse(exchange.body)
         headers = codec.forwarded(exchange.headers, context.request_id)
-        answer = PassthroughAnswer(exchange, context.headers, self._runs.window, self._clock, stream=request.stream)
+        errand = codec.Errand.parse(request.document, exchange.headers)
+        principal = "" if context.principal is None else context.principal.principal_ref
+        strip_usage = request.stream and not request.include_usage
+        answer = ChatAnswer(exchange, context.headers, self._runs.window, self._clock, request)
         answer.run = self._runs.start(
             Ask(
                 model=request.model,
                 input=request.body_for,
                 http=m.HttpRequestHead("POST", "/v1/chat/completions", headers),
                 secret_headers=context.secret_headers,
-                metadata={} if request.include_usage or not request.stream else codec.STRIP_USAGE,
+                metadata={**errand.metadata, **codec.STRIP_USAGE} if strip_usage else errand.metadata,
                 request_id=headers[0][1],
                 tokens=estimate(request.document),
+                thinking=codec.thinking_of(request.document, self._budgets.get(request.model)),
+                session_id=codec.session_of(principal, errand.session_id),
+                workspace=errand.workspace,
             ),
             answer,
         )

@@ -1,0 +1,202 @@
+"""A normalized run's events as the chat API shows them: a ``chat.completion``, or its chunks. Pure.
+
+``docs/contracts/openai.md`` (Normalized). Tool calls come from the backend (``openai_tool_calls`` of the last event)
+or, on a run marked ``openai_text_tool_fallback`` alone, out of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iop import model as m
+from iop.edge.surfaces.openai.toolcalls import Call, TextToolCalls
+from iop.errors import Failure
+from iop.http import sse
+
+TOOL_CALLS: Final = "openai_tool_calls"
+TEXT_TOOL_FALLBACK: Final = "openai_text_tool_fallback"
+
+LARGEST: Final = 32 << 20
+"""Bytes of an answer that the edge collects (``docs/contracts/wire.md``, Flow control)."""
+
+_BROKEN: Final = "the provider's adapter reported tool calls that are none"
+
+
+class Reading:
+    """What both shapes have in common: what of the text is text, and which tool calls were made.
+
+    :param tools: of the request: their parameters' JSON Schemas, by name.
+    """
+
+    def __init__(self, tools: Mapping[str, Any]) -> None:
+        self._tools = tools
+        self._text_calls: TextToolCalls | None = None
+        self._made = False
+
+    def started(self, start: m.Start) -> None:
+        """The answer begins."""
+        if start.metadata.get(TEXT_TOOL_FALLBACK) == "true":
+            self._text_calls = TextToolCalls(self._tools)
+
+    def read(self, text: str) -> list[str | dict[str, Any]]:
+        """Return what a piece of text shows: texts, and tool calls in OpenAI's shape."""
+        if self._text_calls is None:
+            return [text] if text else []
+        return self._shown(self._text_calls.feed(text))
+
+    def last(self, complete: m.Complete) -> tuple[list[str | dict[str, Any]], str]:
+        """Return what is left to show at the end, and the finish reason; :raises Failure: for an adapter's nonsense."""
+        left = self._shown(self._text_calls.end()) if self._text_calls is not None else []
+        if TOOL_CALLS in complete.metadata:
+            left += _native_calls(complete.metadata[TOOL_CALLS])
+            self._made = True
+        reason = complete.finish_reason or "stop"
+        return left, "tool_calls" if self._made and reason == "stop" else reason
+
+    def _shown(self, found: list[str | Call]) -> list[str | dict[str, Any]]:
+        shown: list[str | dict[str, Any]] = []
+        for each in found:
+            if isinstance(each, Call):
+                self._made = True
+                shown.append(_call(f"call_{secrets.token_hex(12)}", each.name, each.arguments))
+            else:
+                shown.append(each)
+        return shown
+
+
+class Chunks:
+    """A stream of ``chat.completion.chunk``, each piece as bytes of server-sent events.
+
+    :param created: seconds since 1970.
+    :param usage: whether the client asked for a last chunk with the usage.
+    """
+
+    def __init__(self, id: str, created: int, model: str, tools: Mapping[str, Any], *, usage: bool) -> None:
+        self._reading = Reading(tools)
+        self._usage = usage
+        frame = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
+        self._begin = b"data: " + _dumps(frame)[:-1]
+        self._end = (b',"usage":null' if usage else b"") + b"}\n\n"
+        self._calls = 0
+        self._opened = False
+
+    def started(self, start: m.Start) -> None:
+        """The answer begins."""
+        self._reading.started(start)
+
+    def delta(self, delta: m.Delta) -> bytes:
+        """Return what a piece adds to the stream; nothing while it may be a part of a tool call."""
+        said = [self._chunk({"reasoning_content": delta.reasoning})] if delta.reasoning else []
+        said += map(self._piece, self._reading.read(delta.text))
+        return self._opening(b"".join(said)) if said else b""
+
+    def completed(self, complete: m.Complete) -> bytes:
+        """Return the rest of the stream; :raises Failure: for an adapter's nonsense."""
+        left, reason = self._reading.last(complete)
+        said = [*map(self._piece, left), self._chunk({}, reason)]
+        if self._usage and complete.usage is not None:
+            usage = b',"choices":[],"usage":' + _dumps(usage_object(complete.usage)) + b"}\n\n"
+            said.append(self._begin + usage)
+        return self._opening(b"".join(said)) + sse.DONE
+
+    def _opening(self, said: bytes) -> bytes:
+        """The role stands once, in a chunk before all others."""
+        if self._opened:
+            return said
+        self._opened = True
+        return self._chunk({"role": "assistant", "content": ""}) + said
+
+    def _piece(self, piece: str | dict[str, Any]) -> bytes:
+        if isinstance(piece, str):
+            return self._chunk({"content": piece})
+        self._calls += 1
+        return self._chunk({"tool_calls": [{"index": self._calls - 1, **piece}]})
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return self._begin + b',"choices":[' + _dumps(choice) + b"]" + self._end
+
+
+class Collected:
+    """One ``chat.completion``, put together here; of bounded size."""
+
+    def __init__(self, id: str, created: int, model: str, tools: Mapping[str, Any]) -> None:
+        self._reading = Reading(tools)
+        self._frame = {"id": id, "object": "chat.completion", "created": created, "model": model}
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._size = 0
+
+    def started(self, start: m.Start) -> None:
+        """The answer begins."""
+        self._reading.started(start)
+
+    def delta(self, delta: m.Delta) -> bytes:
+        """Keep a piece; :raises Failure: ``answer_too_large``."""
+        self._size += size_of(delta)
+        if self._size > LARGEST:
+            raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+        self._reasoning.append(delta.reasoning)
+        self._keep(self._reading.read(delta.text))
+        return b""
+
+    def completed(self, complete: m.Complete) -> bytes:
+        """Return the document; :raises Failure: for an adapter's nonsense."""
+        left, reason = self._reading.last(complete)
+        self._keep(left)
+        text = "".join(self._text)
+        message: dict[str, Any] = {"role": "assistant", "content": text if text or not self._calls else None}
+        reasoning = "".join(self._reasoning)
+        if reasoning:
+            message["reasoning_content"] = reasoning
+        if self._calls:
+            message["tool_calls"] = self._calls
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        document = {**self._frame, "choices": [choice]}
+        if complete.usage is not None:
+            document["usage"] = usage_object(complete.usage)
+        return _dumps(document)
+
+    def _keep(self, pieces: list[str | dict[str, Any]]) -> None:
+        for piece in pieces:
+            if isinstance(piece, str):
+                self._text.append(piece)
+            else:
+                self._calls.append(piece)
+
+
+def size_of(delta: m.Delta) -> int:
+    """Return the bytes of credit that a normalized piece has cost."""
+    return len((delta.text + delta.reasoning).encode("utf-8", "surrogatepass"))
+
+
+def usage_object(usage: m.Usage) -> dict[str, Any]:
+    """Return a usage as the chat API shows it; what the backend did not count is 0, details only where it did."""
+    prompt, answer = usage.input_tokens or 0, usage.output_tokens or 0
+    made: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
+    if usage.cached_input_tokens is not None:
+        made["prompt_tokens_details"] = {"cached_tokens": usage.cached_input_tokens}
+    if usage.reasoning_tokens is not None:
+        made["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return made
+
+
+def _native_calls(text: str) -> list[str | dict[str, Any]]:
+    """Read a COMPLETE's ``openai_tool_calls``."""
+    try:
+        calls = json.loads(text)
+        return [_call(str(c["id"]), str(c["function"]["name"]), str(c["function"]["arguments"])) for c in calls]
+    except (ValueError, TypeError, KeyError):
+        raise Failure("upstream_error", _BROKEN) from None
+
+
+def _call(id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _dumps(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
