@@ -78,7 +78,10 @@ class IAdapter(Interface):
         """Return a Deferred of the targets that the backend says it has, a list of str."""
 
     def sessions():  # type: ignore[no-untyped-def]
-        """Return the sessions it keeps, a list of mappings; empty where there is no such thing."""
+        """Return the sessions it knows, those too that are gone; empty where there is no such thing.
+
+        Each is a mapping of ``session_id``, ``state``, ``workspace``, and ``created`` and ``last_used`` in seconds.
+        """
 
     def terminate_session(session_id):  # type: ignore[no-untyped-def]
         """End a session and its child; return a Deferred of whether there was one."""

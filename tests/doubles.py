@@ -17,6 +17,9 @@ from iop.node.adapters.environment import Environment, Run
 EVENT_STREAM = m.HttpResponseHead(200, (("content-type", "text/event-stream"),))
 JSON = m.HttpResponseHead(200, (("content-type", "application/json"),))
 
+_BUILT_IN = "^(base_url|headers|keep_alive|context_size|max_connections|ca_file|tools|stream_upstream|.*_timeout_ms)$"
+"""Settings of built-in types, for whose adapters a scripted one may stand."""
+
 Step = Callable[[Any], None]
 """What a script does next, to a sink."""
 
@@ -203,7 +206,7 @@ class ScriptedFactory:
     settings_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"word": {"type": "string"}, "provider": {"type": "string"}},
-        "patternProperties": {"^(base_url|headers|keep_alive|context_size|max_connections|ca_file|.*_timeout_ms)$": {}},
+        "patternProperties": {_BUILT_IN: {}},
         "additionalProperties": False,
     }
     capabilities: Mapping[str, Any] = {

@@ -51,6 +51,8 @@ class ScriptedNode:
         self.payload = m.NodePayload()
         self.asked: list[m.NodeConfigRefreshRequest] = []
         self.lost: list[str] = []
+        self.reports: dict[str, Any] = {"USAGE": {"runs_total": 7}}
+        self.deaf_to_queries = False
         for name in HANDLERS[Side.NODE].values():
             if not hasattr(self, name):
                 setattr(self, name, lambda message: None)
@@ -62,6 +64,14 @@ class ScriptedNode:
     def link_made(self, link: Link) -> None:
         self.wire = link
         link.send(m.RegisterRequest(self._token, hostname="host", agent_version="9"))
+
+    def on_command_request(self, request: m.NodeCommandRequest) -> None:
+        if self.deaf_to_queries:
+            return
+        report = self.reports.get(request.type, {})
+        error = "" if request.type in self.reports or request.type == "SESSIONS" else "no such query"
+        report_of = {} if error else {request.type.lower(): report}
+        self.wire.send(m.NodeCommandResponse(request.request_id, error, False, report_of))
 
     def on_register_response(self, response: m.RegisterResponse) -> None:
         self.response = response

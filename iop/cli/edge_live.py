@@ -17,6 +17,7 @@ from iop.cli.edge_config import OK, add, print_json, print_result
 from iop.edge.config import STATE_DIR_WORDS, default_state_dir
 from iop.edge.refresh import RefreshMode, RefreshResult
 from iop.errors import printable
+from iop.model import CommandType
 
 UNREACHABLE: Final = 1
 
@@ -40,6 +41,12 @@ def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
         modes.add_argument(option, dest="mode", action="store_const", const=mode.value, help=words)
     of_refresh.set_defaults(mode=RefreshMode.DRY_RUN.value)
     _add_socket(of_refresh)
+    of_node = commands.add_parser("node", help="ask a node how it is", allow_abbrev=False)
+    asks = of_node.add_subparsers(metavar="COMMAND", required=True)
+    of_ask = add(asks, "ask", "ask a node how it is; nothing runs there", _live(node_ask))
+    of_ask.add_argument("node", metavar="NODE", help="the node's id")
+    of_ask.add_argument("type", metavar="TYPE", type=str.upper, choices=list(CommandType), help="one of %(choices)s")
+    _add_socket(of_ask)
     _add_socket(add(of_pool, "status", "say how the providers are and who waits for them", _live(pool_status)))
 
 
@@ -113,6 +120,11 @@ def explain(options: argparse.Namespace) -> int:
     return _show(options, f"/v1/runs/{quote(os.fsencode(options.id), safe='')}", pool_text.explained)
 
 
+def node_ask(options: argparse.Namespace) -> int:
+    """``node ask``: a node's own report."""
+    return _show(options, f"/v1/nodes/{quote(os.fsencode(options.node), safe='')}/{options.type}", _report)
+
+
 def _show(options: argparse.Namespace, what: str, lines: Callable[[Any, text.Paint], Iterator[str]]) -> int:
     path = _console(options)
     document = ask(path, "GET", what, timeout=_STATUS_PATIENCE)
@@ -158,7 +170,7 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
         word, colour = _node_state(node)
         where = f" on {_shown(node['hostname'])}" if node["connected"] and node["hostname"] else ""
         version = f", version {_shown(node['agent_version'])}" if node["connected"] and node["agent_version"] else ""
-        yield f"node {node['id']}: {coloured(word, colour)}{where}{version}"
+        yield f"node {node['id']}: {coloured(word, colour)}{where}{version}{_used(node['usage'])}"
     for each in document["providers"]:
         colour = {"online": "green", "offline": "red"}.get(each["status"], "yellow")
         used = f"{each['in_flight']} of {each['capacity']} slots"
@@ -169,9 +181,35 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
         yield f"model {model['id']}: {served or 'no provider'}"
 
 
+def _report(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
+    """A node's report: values by name, a list as a table of its objects."""
+    for name, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            names = [each for each in value[0] if any(row[each] not in ("", 0, [], None) for row in value)]
+            yield from pool_text.table(
+                [names, *[[_shown(_word(row[each])) for each in names] for row in value]], numbers_from=len(names)
+            )
+        elif name != "truncated":
+            yield f"{name}: {_shown(_word(value))}"
+    if document["truncated"]:
+        yield coloured("the report is longer; the node left the rest out", "yellow")
+
+
+def _word(value: Any) -> str:
+    return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
+
+
 def _shown(words: str) -> str:
     """A node's own words, which could hold anything, fit for a terminal."""
     return printable(words)[:200]
+
+
+def _used(usage: Mapping[str, Any] | None) -> str:
+    """What a node has done since it began, where it said so."""
+    if usage is None:
+        return ""
+    tokens = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out"
+    return f"; {usage['runs_total']} runs, {usage['runs_failed']} failed, {tokens}, {usage['resident_bytes'] >> 20} MiB"
 
 
 def _node_state(node: Mapping[str, Any]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from iop.edge.runs import Runs
 from iop.edge.surfaces import console
 from iop.edge.surfaces.console import Console
 from iop.edge.surfaces.openai.surface import OpenAISurface
-from iop.edge.surfaces.status import pool_status, status
+from iop.edge.surfaces.status import pool_status, status, usage_of
 from iop.errors import Failure
 from iop.http.server import Limits, Server
 from iop.process import fatal, reload_on_hangup, settle, stop_on_signals
@@ -173,16 +173,23 @@ class Edge(OrderedServices):
         )
         self._begun = reactor.seconds()
         self._reactor = reactor
-        asked = Console(self.status, self.pool_status, self.runs.explain, self.refresher)
+        asked = Console(
+            lambda: Deferred.fromCoroutine(self.status()),
+            self.pool_status,
+            self.runs.explain,
+            self.nodes.query,
+            self.refresher,
+        )
         operators = Server(asked, reactor, console.LIMITS)
         self.console = ConsoleListener(settings.console.listen, operators, reactor)
         listeners = (self.console, self.node_listener, self.openai)
         super().__init__([each for each in listeners if each is not None], failed)
 
-    def status(self) -> dict[str, Any]:
-        """What it is doing now."""
+    async def status(self) -> dict[str, Any]:
+        """What it is doing now, its nodes asked how they are."""
         uptime = self._reactor.seconds() - self._begun
-        return status(self.refresher.running, self.refresher.revision, uptime, self.runs)
+        usage = await usage_of(self.nodes)
+        return status(self.refresher.running, self.refresher.revision, uptime, self.runs, usage)
 
     def pool_status(self) -> dict[str, Any]:
         """How its providers are, and who waits for them."""

@@ -65,10 +65,10 @@ class SessionStore:
         found = self._select("adapter = ? AND session_id = ?", adapter, session_id)
         return found[0] if found else None
 
-    def active(self, adapter: str) -> list[Session]:
-        """Return an adapter's sessions that go on, the oldest first."""
+    def known(self, adapter: str) -> list[Session]:
+        """Return an adapter's sessions, those too that are gone, the oldest first."""
         self._age()
-        return self._select("adapter = ? AND state = ? ORDER BY created", adapter, ACTIVE)
+        return self._select("adapter = ? ORDER BY created", adapter)
 
     def keep(self, adapter: str, session_id: str, agent_session: str, workspace: str) -> None:
         """A session was used: remember it."""

@@ -35,6 +35,15 @@ REJECTED = RefreshResult(
     reports=(NodeReport("n", ReportStatus.FAILED, "FAILED: no"),),
     errors=(Problem("nodes[n]", 1, "", "apply_failed", "FAILED: no"),),
 )
+USAGE = {
+    "uptime_ms": 60_000,
+    "runs_total": 7,
+    "runs_active": 1,
+    "runs_failed": 2,
+    "input_tokens": 900,
+    "output_tokens": 80,
+    "resident_bytes": 50 << 20,
+}
 STATUS = {
     "edge": {"id": "home", "name": "At home"},
     "version": "1.2",
@@ -44,10 +53,14 @@ STATUS = {
     "in_flight": 1,
     "queued": 0,
     "nodes": [
-        {"id": "a", "connected": True, "ready": True, "draining": False, "hostname": "box", "agent_version": "1.1"},
-        {"id": "b", "connected": False, "ready": False, "draining": False, "hostname": "box", "agent_version": "1.1"},
-        {"id": "c", "connected": True, "ready": True, "draining": True, "hostname": "", "agent_version": ""},
-        {"id": "d", "connected": True, "ready": False, "draining": False, "hostname": "", "agent_version": ""},
+        {"id": "a", "connected": True, "ready": True, "draining": False, "hostname": "box", "agent_version": "1.1"}
+        | {"usage": USAGE},
+        {"id": "b", "connected": False, "ready": False, "draining": False, "hostname": "box", "agent_version": "1.1"}
+        | {"usage": None},
+        {"id": "c", "connected": True, "ready": True, "draining": True, "hostname": "", "agent_version": ""}
+        | {"usage": None},
+        {"id": "d", "connected": True, "ready": False, "draining": False, "hostname": "", "agent_version": ""}
+        | {"usage": None},
     ],
     "providers": [
         {"node_id": "a", "provider_id": "p", "type": "vllm", "status": "online", "health": "up"}
@@ -274,6 +287,35 @@ def test_run_explain(script: Script, call: Call) -> None:
     assert script.asked == [("GET /v1/runs/run%2F1 HTTP/1.1", None)]
 
 
+SESSIONS = {
+    "sessions": [
+        {"session_id": "s\x1b", "adapter": "claude", "state": "active", "workspace": "", "last_used_ms": 9},
+        {"session_id": "t", "adapter": "claude", "state": "busy", "workspace": "", "last_used_ms": 10},
+    ],
+    "truncated": True,
+}
+
+
+def test_node_ask(script: Script, call: Call) -> None:
+    script.says(SESSIONS)
+    status, out, err = call("node", "ask", "n/1", "sessions")
+    assert (status, err) == (0, "")
+    assert [line.split() for line in out.splitlines()] == [
+        ["session_id", "adapter", "state", "last_used_ms"],
+        ["s?", "claude", "active", "9"],
+        ["t", "claude", "busy", "10"],
+        ["the", "report", "is", "longer;", "the", "node", "left", "the", "rest", "out"],
+    ]
+    script.says({**USAGE, "models": ["a", "b"], "truncated": False})
+    assert call("node", "ask", "n", "USAGE")[1].splitlines()[-2:] == ["resident_bytes: 52428800", "models: a, b"]
+    assert [asked for asked, _ in script.asked] == [
+        "GET /v1/nodes/n%2F1/SESSIONS HTTP/1.1",
+        "GET /v1/nodes/n/USAGE HTTP/1.1",
+    ]
+    script.says(SESSIONS)
+    assert json.loads(call("node", "ask", "n", "SESSIONS", "--format", "json")[1]) == SESSIONS
+
+
 def test_an_id_may_be_any_bytes(script: Script, call: Call) -> None:
     script.says(STORY)
     assert call("run", "explain", os.fsdecode(b"\xff\xfe"))[0] == 0
@@ -303,7 +345,7 @@ def test_status_for_people(script: Script, call: Call) -> None:
     assert out.splitlines() == [
         "home (At home) up for 1 h 2 min",
         "version 1.2, configuration cccccccccccc, 1 in flight, 0 waiting",
-        "node a: ready on box, version 1.1",
+        "node a: ready on box, version 1.1; 7 runs, 2 failed, 900 tokens in, 80 out, 50 MiB",
         "node b: not connected",
         "node c: draining",
         "node d: getting ready",

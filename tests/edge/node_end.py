@@ -19,13 +19,16 @@ class NodeEnd:
     :ivar got: every message, runs as pairs of request and size of the input.
     """
 
-    def __init__(self, net: MemoryNet, token: str = "n1", *, acknowledge: bool = True, register: bool = True) -> None:
+    def __init__(
+        self, net: MemoryNet, token: str = "n1", *, acknowledge: bool = True, register: bool = True, sessions: Any = ()
+    ) -> None:
         self._token = token
         self._acknowledge = acknowledge
         self._register = register
         self.got: list[Any] = []
         self.lost: list[str] = []
         self.confirm_cancels = True
+        self.sessions = sessions
         self.wire: Link
         for name in HANDLERS[Side.NODE].values():
             if not hasattr(self, name):
@@ -47,6 +50,10 @@ class NodeEnd:
 
     def acknowledge(self, *failed: str, status: m.RefreshStatus = m.RefreshStatus.APPLIED) -> None:
         self.wire.send(m.NodeConfigRefreshResponse("", "r", status, "it broke" if failed else "", (), failed))
+
+    def on_command_request(self, request: m.NodeCommandRequest) -> None:
+        report = {request.type.lower(): {"sessions": self.sessions} if request.type == "SESSIONS" else {}}
+        self.wire.send(m.NodeCommandResponse(request.request_id, report=report))
 
     def on_cancel_request(self, request: m.CancelRequest) -> None:
         self.got.append(request)

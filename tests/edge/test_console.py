@@ -19,7 +19,7 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure as TwistedFailure
 
 from iop.edge.surfaces.console import LIMITS, Console
-from iop.edge.surfaces.status import pool_status, status
+from iop.edge.surfaces.status import pool_status, status, usage_of
 from iop.edge.tap import ConsoleListener
 from iop.http.server import Server
 from iop.sockets import CannotListen
@@ -41,6 +41,7 @@ class Operator:
                 self.status,
                 lambda: pool_status(world.refresher.running, world.pool),
                 world.runs.explain,
+                world.nodes.query,
                 world.refresher,
             ),
             world.net,
@@ -48,9 +49,13 @@ class Operator:
         )
         world.net.listenTCP(4600, self.server)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Deferred[dict[str, Any]]:
+        return Deferred.fromCoroutine(self._status())
+
+    async def _status(self) -> dict[str, Any]:
         world = self.world
-        return status(world.refresher.running, world.refresher.revision, world.net.seconds(), world.runs)
+        usage = await usage_of(world.nodes)
+        return status(world.refresher.running, world.refresher.revision, world.net.seconds(), world.runs, usage)
 
     def client(self, target: str, body: Any = None, **how: Any) -> Client:
         made: list[Client] = []
@@ -100,6 +105,7 @@ def test_status_of_an_edge_alone() -> None:
         "hostname": "",
         "agent_version": "",
         "revision": "",
+        "usage": None,
     }
     assert shown["models"] == [
         {
@@ -129,6 +135,7 @@ def test_status_of_a_node_and_its_providers() -> None:
         "hostname": "host",
         "agent_version": "9",
         "revision": "",
+        "usage": {**dict.fromkeys(USAGE, 0), "runs_total": 7, "truncated": False},
     }
     assert shown["nodes"][0]["revision"] == end.payload.revision
     one, two = shown["providers"]
@@ -149,6 +156,35 @@ def test_status_of_a_node_and_its_providers() -> None:
         "priority": 2,
     }
     assert (two["status"], two["health"], two["capacity"]) == ("disabled", "disabled", 0)
+
+
+USAGE = ("uptime_ms", "runs_total", "runs_active", "runs_failed", "input_tokens", "output_tokens", "resident_bytes")
+
+
+def test_a_node_that_does_not_say_keeps_nobody_waiting_for_long() -> None:
+    operator = Operator()
+    operator.world.node("n1").deaf_to_queries = True
+    client = operator.client("/v1/status")
+    assert client.data == b""
+    operator.world.net.run(5)
+    assert client.answer.json["nodes"][0]["usage"] is None
+
+
+def test_a_node_is_asked() -> None:
+    operator = Operator()
+    end = operator.world.node("n1")
+    end.reports["TRANSPORT"] = {"frames_in": 9, "last_loss": "the cable"}
+    answer = operator.ask("/v1/nodes/n1/transport").json
+    assert (answer["frames_in"], answer["last_loss"], answer["truncated"]) == (9, "the cable", False)
+    assert error(operator.ask("/v1/nodes/n1/PROVIDERS")) == (502, "upstream_error")
+    assert error(operator.ask("/v1/nodes/n1/RUN")) == (404, "unknown_url")
+    assert error(operator.ask("/v1/nodes/n9/USAGE")) == (404, "unknown_url")
+    assert error(operator.ask("/v1/nodes/n2/USAGE")) == (503, "no_provider")
+    assert error(operator.ask("/v1/nodes/")) == (404, "unknown_url")
+    end.deaf_to_queries = True
+    client = operator.client("/v1/nodes/n1/USAGE")
+    operator.world.net.run(5)
+    assert error(client.answer) == (504, "upstream_timeout")
 
 
 def test_an_unconfirmed_cancel_degrades() -> None:

@@ -387,7 +387,10 @@ async def test_sessions_that_are_gone_are_not_begun_anew(world: World) -> None:
     world.now += EXPIRES + 1
     for session_id in ("old", "ended"):
         assert (await world.refused("hello", session_id=session_id)).code == "session_gone"
-    assert world.adapter.sessions() == []
+    assert {each["session_id"]: each["state"] for each in world.adapter.sessions()} == {
+        "old": "expired",
+        "ended": "terminated",
+    }
     world.now += REMEMBERED + 1
     assert (await world.ask("hello", session_id="old")).text == "hello"
 

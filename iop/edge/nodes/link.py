@@ -18,6 +18,9 @@ from iop.wire.protocol import Link
 REGISTER_TIMEOUT = 10.0
 """Seconds that a stranger has to say who it is."""
 
+QUERY_PATIENCE = 5.0
+"""Seconds that a node has to answer a query."""
+
 REFRESH_PATIENCE = 10.0
 """Seconds that a node has to take a new payload."""
 
@@ -117,6 +120,13 @@ class NodeLink:
         assert self.wire is not None
         request_id, answer = self.wire.calls.ask(REFRESH_PATIENCE)
         self.wire.send(m.NodeConfigRefreshRequest(request_id, payload))
+        return answer
+
+    def query(self, type: str) -> Deferred[m.NodeCommandResponse]:
+        """Ask the node how it is; fails with :class:`~iop.wire.calls.Unanswered`."""
+        assert self.wire is not None
+        request_id, answer = self.wire.calls.ask(QUERY_PATIENCE)
+        self.wire.send(m.NodeCommandRequest(request_id, type))
         return answer
 
     def forget(self, run_id: str) -> None:

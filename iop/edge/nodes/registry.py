@@ -11,11 +11,13 @@ import hmac
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger, LogLevel
+from twisted.python.failure import Failure as TwistedFailure
 from zope.interface import implementer
 
 from iop import model as m
@@ -24,6 +26,7 @@ from iop.edge.nodes.link import NodeLink
 from iop.edge.nodes.payload import payload_of
 from iop.errors import Failure, printable
 from iop.interfaces import IRefreshable
+from iop.wire.calls import Unanswered
 from iop.wire.peer import Side
 from iop.wire.protocol import Link
 
@@ -72,6 +75,7 @@ class Registry:
     """The nodes of an edge.
 
     :ivar changed: called with a node's id whenever what it can serve may have changed.
+    :ivar registered: called with a node and its link when it has acknowledged its payload, before it is a candidate.
     :ivar together: a context in which the runs of a lost link end, all at once.
     """
 
@@ -86,6 +90,7 @@ class Registry:
             self.entries[node.id] = Entry(node, payload_of(node))
             self._by_hash[node.token_hash_sha256] = node.id
         self.changed: Callable[[str], None] = lambda node_id: None
+        self.registered: Callable[[Entry, NodeLink], None] = lambda entry, link: None
         self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.closing = False
         self._strangers: set[NodeLink] = set()
@@ -106,6 +111,32 @@ class Registry:
     def links(self) -> list[NodeLink]:
         """Return every link, registered or not."""
         return [e.link for e in self.entries.values() if e.link is not None] + list(self._strangers)
+
+    def query(self, node_id: str, type: str) -> Deferred[dict[str, Any]]:
+        """Ask a node how it is; return a Deferred of its report, ``truncated`` where something was left out.
+
+        It fails with a Failure: ``unknown_url`` for no such node or query, ``no_provider`` for one that is not there,
+        ``upstream_timeout`` for one that does not answer, ``upstream_error`` for one that answers with an error.
+        """
+        entry, type = self.entries.get(node_id), type.upper()
+        if entry is None:
+            return fail(Failure("unknown_url", f"there is no node {printable(node_id)[:_LONGEST_WORDS]}"))
+        if type not in m.CommandType.__members__:
+            known = ", ".join(each.lower() for each in m.CommandType)
+            return fail(Failure("unknown_url", f"nodes are asked for {known}"))
+        if entry.link is None:
+            return fail(Failure("no_provider", f"node {node_id} is not connected"))
+
+        def report(response: m.NodeCommandResponse) -> dict[str, Any]:
+            if response.error:
+                raise Failure("upstream_error", f"node {node_id}: {printable(response.error)[:_LONGEST_WORDS]}")
+            return {**response.report.get(type.lower(), {}), "truncated": response.truncated}
+
+        def unanswered(reason: TwistedFailure) -> NoReturn:
+            reason.trap(Unanswered)
+            raise Failure("upstream_timeout", f"node {node_id}: {reason.getErrorMessage()}")
+
+        return entry.link.query(type).addCallbacks(report, unanswered)
 
     # ---- Registrar ----------------------------------------------------------------------------------------------
 
@@ -194,6 +225,7 @@ class Registry:
             node=link.node_id,
             failed=f"; it could not make {', '.join(sorted(failed))}: {response.message}" if failed else "",
         )
+        self.registered(entry, link)
         self.changed(link.node_id)
 
     def provider_status(self, link: NodeLink, status: m.ProviderStatus) -> None:

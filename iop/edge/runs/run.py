@@ -20,6 +20,7 @@ from iop.edge.nodes.registry import Registry
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
+from iop.edge.runs.sessions import Sessions
 from iop.errors import Failure, printable
 from iop.wire.peer import RunRules, RunState, Violation
 from iop.wire.window import Window
@@ -110,6 +111,7 @@ class Service(Protocol):
     log: Logger
     nodes: Registry
     pool: Pool
+    sessions: Sessions
     window: int
 
     def over(self, run: Run) -> None:
@@ -119,6 +121,7 @@ class Service(Protocol):
 class Run(Claim):
     """One run on its way. :meth:`cancel` may be called at any time, and more than once.
 
+    :ivar session_id: of a conversation that goes on, where its model has a provider that keeps some; else "".
     :ivar admitted: whether the pool let it in, to a slot or to the queue.
     :ivar outcome: how it ended: "complete", "cancelled", a failure's code, or its HTTP status where the backend gave no
         code; "" until that is known.
@@ -139,6 +142,7 @@ class Run(Claim):
         "link",
         "outcome",
         "request_id",
+        "session_id",
     )
 
     def __init__(self, service: Service, ask: Ask, answer: Answer) -> None:
@@ -151,6 +155,7 @@ class Run(Claim):
         self._window = Window(service.window)
         self.id = new_id("run")
         self.request_id = ask.request_id
+        self.session_id = ""
         self.link: NodeLink | None = None
         self.lease: Lease | None = None
         self.admitted = True
@@ -170,6 +175,8 @@ class Run(Claim):
         link = self._service.nodes.entries[resource.node_id].link
         assert link is not None
         self.lease = lease
+        if self.session_id and resource.sessions:
+            self._service.sessions.keep(self.session_id, resource.provider_id)
         self.send(link, resource.adapter, lease.target, resource.provider_id, normalized=resource.normalized)
 
     def send(self, link: NodeLink, adapter: str, target: str, provider_id: str, *, normalized: bool) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from iop import model as m
 from iop.edge.config import model as config
-from iop.edge.nodes.registry import Registry
+from iop.edge.nodes.link import NodeLink
+from iop.edge.nodes.registry import Entry, Registry
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Routed
 from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
+from iop.edge.runs.sessions import Sessions
 from iop.edge.runs.story import Story
 from iop.errors import Failure
 from iop.settings import NORMALIZED
@@ -42,10 +45,12 @@ class Runs:
         self.window = window
         self.active: set[Run] = set()
         self.draining = False
+        self.sessions = Sessions()
         self._ended: deque[Run] = deque(maxlen=REMEMBERED)
         self._refused: deque[Run] = deque(maxlen=REMEMBERED_REFUSALS)
         self._routes = {route.model: route for route in settings.openai.model_routes} if settings.openai else {}
         nodes.changed = self._node_changed
+        nodes.registered = self._node_registered
         nodes.together = pool.together
 
     def start(self, ask: Ask, answer: Answer) -> Run:
@@ -61,6 +66,8 @@ class Runs:
             self._route(run, self._routes[ask.model])
             return run
         try:
+            if ask.session_id:
+                self._bind(run, ask.session_id)
             lease = self.pool.admit(run)
         except Failure as failure:
             run.turned_away(failure)
@@ -71,6 +78,16 @@ class Runs:
         else:
             run.start(lease)
         return run
+
+    def _bind(self, run: Run, session_id: str) -> None:
+        """Let a run go only where its session is, or can be; :raises Failure: why it cannot begin now.
+
+        A session id is the caller's own word where no provider of the model keeps sessions.
+        """
+        group = self.pool.groups.get(run.model)
+        if group is not None and any(resource.sessions for resource in group.resources):
+            run.tried = self.sessions.begin(session_id, group)
+            run.session_id = session_id
 
     def _route(self, run: Run, route: config.ModelRoute) -> None:
         """An older route takes no slot: the named node, else the first with that adapter."""
@@ -90,11 +107,26 @@ class Runs:
     def over(self, run: Run) -> None:
         """A run has ended."""
         self.active.discard(run)
+        if run.session_id:
+            self.sessions.end(run.session_id)
         if run.admitted:
             self._ended.append(run)
         else:
             run.model = run.model[:LONGEST_NAME]
             self._refused.append(run)
+
+    def _node_registered(self, entry: Entry, link: NodeLink) -> None:
+        """Ask a node that may keep sessions which ones it has."""
+        providers = {p.adapter: p.id for p in entry.node.providers if self.pool.resources[p.id].sessions}
+        if not providers:
+            return
+
+        def learn(response: m.NodeCommandResponse) -> None:
+            self.sessions.learn(response.report.get("sessions", {}).get("sessions", ()), providers)
+
+        link.query(m.CommandType.SESSIONS.value).addCallbacks(
+            learn, lambda _: self.log.warn("node {node} did not say which sessions it has", node=entry.node.id)
+        )
 
     def _node_changed(self, node_id: str) -> None:
         entry = self.nodes.entries[node_id]

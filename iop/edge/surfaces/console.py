@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
 from iop.edge.refresh import RefreshMode
@@ -24,6 +24,7 @@ LIMITS: Final = Limits(body=1 << 20)
 _JSON: Final = (b"content-type", b"application/json")
 
 _RUNS: Final = b"/v1/runs/"
+_NODES: Final = b"/v1/nodes/"
 
 Handler = Callable[[Exchange], None]
 
@@ -63,19 +64,29 @@ class Console:
     :param status: what the edge is doing now.
     :param pool: how its pool is.
     :param explain: the story of a run, by its id or that of its request.
+    :param query: asks a node, by its id and the query's word; returns a Deferred of its report.
     """
 
     log = Logger()
 
-    def __init__(self, status: Show, pool: Show, explain: Callable[[str], Any], refresher: Refresher) -> None:
+    def __init__(
+        self,
+        status: Callable[[], Any],
+        pool: Show,
+        explain: Callable[[str], Any],
+        query: Callable[[str, str], Deferred[dict[str, Any]]],
+        refresher: Refresher,
+    ) -> None:
         self._status = status
         self._pool = pool
         self._explain = explain
+        self._query = query
         self._refresher = refresher
         self._routes: Mapping[bytes, tuple[bytes, Handler]] = {
             b"/v1/status": (b"GET", self._show_status),
             b"/v1/pool": (b"GET", self._show_pool),
             _RUNS: (b"GET", self._show_run),
+            _NODES: (b"GET", self._show_node),
             b"/v1/config/refresh": (b"POST", self._refresh),
         }
 
@@ -84,7 +95,7 @@ class Console:
     def admit(self, exchange: Exchange) -> None:
         """Find what is asked for, or answer that there is no such thing."""
         path = exchange.path
-        route = self._routes.get(_RUNS if path.startswith(_RUNS) else path)
+        route = self._routes.get(next((start for start in (_RUNS, _NODES) if path.startswith(start)), path))
         if route is None:
             self.refuse(exchange, Failure("unknown_url", "there is nothing here"))
         elif exchange.method != route[0]:
@@ -107,7 +118,7 @@ class Console:
     # ---- the endpoints ------------------------------------------------------------------------------------------
 
     def _show_status(self, exchange: Exchange) -> None:
-        _answer(exchange, 200, self._status())
+        self._answer_later(exchange, maybeDeferred(self._status), "the status could not be made")
 
     def _show_pool(self, exchange: Exchange) -> None:
         _answer(exchange, 200, self._pool())
@@ -118,19 +129,30 @@ class Console:
             raise Failure("unknown_url", "nobody remembers such a run")
         _answer(exchange, 200, found)
 
+    def _show_node(self, exchange: Exchange) -> None:
+        node_id, _, type = exchange.path[len(_NODES) :].decode("latin-1").rpartition("/")
+        asked = self._query(unquote(node_id), unquote(type))
+        self._answer_later(exchange, asked, "the node could not be asked")
+
     def _refresh(self, exchange: Exchange) -> None:
         """It goes on when the client leaves."""
         asked = RefreshAsked.parse(exchange.body)
         refreshed = Deferred.fromCoroutine(self._refresher.refresh(asked.mode, asked.files, "console"))
-        refreshed.addCallback(lambda result: _answer(exchange, 200, result.as_document()))
-        refreshed.addErrback(lambda reason: self._failed(exchange, reason))
+        refreshed.addCallback(lambda result: result.as_document())
+        self._answer_later(exchange, refreshed, "the refresh failed inside the edge")
 
-    def _failed(self, exchange: Exchange, reason: Any) -> None:
-        failure = reason.value
-        if not isinstance(failure, Failure):
-            self.log.failure("a refresh failed", failure=reason)
-            failure = Failure("internal", "the refresh failed inside the edge")
-        self.refuse(exchange, failure)
+    def _answer_later(self, exchange: Exchange, document: Deferred[Any], trouble: str) -> None:
+        """Answer with a document when it is there; with an error that says ``trouble`` when something broke."""
+
+        def failed(reason: Any) -> None:
+            failure = reason.value
+            if not isinstance(failure, Failure):
+                self.log.failure("{trouble}", failure=reason, trouble=trouble)
+                failure = Failure("internal", trouble)
+            if not exchange.finished:
+                self.refuse(exchange, failure)
+
+        document.addCallback(lambda found: _answer(exchange, 200, found)).addErrback(failed)
 
 
 def _answer(exchange: Exchange, status: int, document: Any) -> None:

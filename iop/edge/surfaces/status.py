@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from twisted.internet.defer import DeferredList
 
 import iop
 from iop.edge.config import EdgeConfig
 from iop.edge.config.model import Node, Provider
-from iop.edge.nodes.registry import Entry
+from iop.edge.nodes.registry import Entry, Registry
 from iop.edge.pool.admission import Resource
 from iop.edge.pool.pool import Pool
 from iop.edge.runs import Runs
 from iop.model import Health
 
 
-def status(config: EdgeConfig, revision: str, uptime: float, runs: Runs) -> dict[str, Any]:
+async def usage_of(nodes: Registry) -> dict[str, dict[str, Any]]:
+    """Ask every node that is there for its usage; one that does not answer is left out."""
+    there = [node_id for node_id, entry in nodes.entries.items() if entry.usable]
+    asked = await DeferredList([nodes.query(node_id, "USAGE") for node_id in there], consumeErrors=True)
+    return {node_id: report for node_id, (answered, report) in zip(there, asked, strict=True) if answered}
+
+
+def status(
+    config: EdgeConfig, revision: str, uptime: float, runs: Runs, usage: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
     """The whole status; every list in the order of the configuration.
 
     :param uptime: in seconds.
+    :param usage: what nodes said of theirs, by id.
     """
     return {
         "edge": {"id": config.edge.id, "name": config.edge.name},
@@ -27,7 +40,7 @@ def status(config: EdgeConfig, revision: str, uptime: float, runs: Runs) -> dict
         "draining": runs.draining,
         "in_flight": len(runs.active) - runs.pool.queue.size,
         "queued": runs.pool.queue.size,
-        "nodes": [_node(runs.nodes.entries[node.id]) for node in config.nodes],
+        "nodes": [_node(runs.nodes.entries[node.id], usage.get(node.id)) for node in config.nodes],
         "providers": snapshots(config, runs.pool),
         "models": [
             {
@@ -42,7 +55,7 @@ def status(config: EdgeConfig, revision: str, uptime: float, runs: Runs) -> dict
     }
 
 
-def _node(entry: Entry) -> dict[str, Any]:
+def _node(entry: Entry, usage: dict[str, Any] | None) -> dict[str, Any]:
     link = entry.link
     return {
         "id": entry.node.id,
@@ -53,6 +66,7 @@ def _node(entry: Entry) -> dict[str, Any]:
         "hostname": entry.hostname,
         "agent_version": entry.agent_version,
         "revision": "" if link is None else link.revision,
+        "usage": usage,
     }
 
 

@@ -143,7 +143,7 @@ class CLIAdapter:
                 "last_used": each.last_used,
                 "state": "busy" if each.session_id in busy else each.state,
             }
-            for each in self._environment.sessions.active(self._name)
+            for each in self._environment.sessions.known(self._name)
         ]
 
     def terminate_session(self, session_id: str) -> Deferred[bool]:

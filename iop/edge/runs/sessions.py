@@ -1,0 +1,60 @@
+"""Where conversations that go on are, and which of them are in use. Pure.
+
+``docs/contracts/openai.md`` (Session and workspace). A node keeps its sessions; the edge only remembers which provider
+has which, and asks a node anew when it registers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from iop.edge.pool.admission import Group
+from iop.errors import Failure
+
+MOST: Final = 100_000
+"""Sessions whose place is remembered; the ones used last."""
+
+
+class Sessions:
+    """Every session that the edge knows of, by its name on the wire."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[str, str] = OrderedDict()
+        self._in_use: set[str] = set()
+
+    def begin(self, session_id: str, group: Group) -> frozenset[str]:
+        """A run of a session begins: return the providers of its model that it may not go to.
+
+        :raises Failure: ``session_busy``; ``invalid_value`` for one that belongs to another model's provider.
+        """
+        if session_id in self._in_use:
+            raise Failure("session_busy", "another run of this session is under way", param="metadata.session_id")
+        place = self._places.get(session_id)
+        if place is not None and place not in group.order:
+            message = "the session belongs to another model"
+            raise Failure("invalid_value", message, param="metadata.session_id")
+        self._in_use.add(session_id)
+        return frozenset(r.provider_id for r in group.resources if not r.sessions or place not in (None, r.provider_id))
+
+    def end(self, session_id: str) -> None:
+        """A run of it has ended."""
+        self._in_use.discard(session_id)
+
+    def keep(self, session_id: str, provider_id: str) -> None:
+        """A run of it was sent to a provider."""
+        self._places[session_id] = provider_id
+        self._places.move_to_end(session_id)
+        if len(self._places) > MOST:
+            self._places.popitem(last=False)
+
+    def learn(self, report: Iterable[Mapping[str, Any]], providers: Mapping[str, str]) -> None:
+        """A node said which sessions it has, each with its adapter.
+
+        :param providers: the node's providers, by adapter.
+        """
+        for each in report:
+            provider_id = providers.get(each["adapter"])
+            if provider_id is not None:
+                self.keep(each["session_id"], provider_id)
