@@ -2,7 +2,8 @@
 
     python bench/pool.py [--seconds 2]
 
-1,000 providers in 100 model groups of 10. Every figure is printed with its ratio to an empty loop of the same run.
+1,000 providers, in 100 model groups of 10, then all of one model. Every figure is printed with its ratio to an empty
+loop of the same run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import gc
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from iop.edge.config import load_document
@@ -22,7 +23,7 @@ from iop.edge.pool.simulate import VirtualClock
 from iop.errors import Failure
 from iop.model import Health
 
-GROUPS, EACH, CAPACITY = 100, 10, 4
+PROVIDERS, CAPACITY = 1_000, 4
 
 
 class _Run(Claim):
@@ -41,10 +42,10 @@ class _Run(Claim):
         raise failure
 
 
-def _document() -> dict[str, Any]:
+def _document(groups: int) -> dict[str, Any]:
     nodes, models = [], []
-    for group in range(GROUPS):
-        ids = [f"p{group}-{each}" for each in range(EACH)]
+    for group in range(groups):
+        ids = [f"p{group}-{each}" for each in range(PROVIDERS // groups)]
         providers = [
             {
                 "id": id,
@@ -63,15 +64,15 @@ def _document() -> dict[str, Any]:
     return {"edge": {"id": "e"}, "openai": False, "provider_pool": policy, "models": models, "nodes": nodes}
 
 
-def _pool() -> Pool:
-    pool = Pool(load_document(_document()).config, VirtualClock())
-    for group in range(GROUPS):
+def _pool(groups: int) -> Pool:
+    pool = Pool(load_document(_document(groups)).config, VirtualClock())
+    for group in range(groups):
         pool.node_changed(f"n{group}", True, lambda _: (Health.UP, ""))
     return pool
 
 
 def _arrive(pool: Pool, number: int, runs: list[_Run] | deque[_Run]) -> None:
-    run = _Run(f"m{number % GROUPS}")
+    run = _Run(f"m{number % len(pool.groups)}")
     lease = pool.admit(run)
     if lease is not None:
         run.held = lease
@@ -97,7 +98,15 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     empty, _ = _rate(lambda number: None, seconds)
 
-    free, runs = _pool(), list[_Run]()
+    gc.freeze()  # as an edge does when it is up
+    for groups, shape in ((100, "100 models"), (1, "one model")):
+        for words, rate, longest in _figures(groups, seconds):
+            each = f"{empty / rate:7.1f} empty loops each"
+            print(f"{shape:10} {words:12} {rate:9,.0f} a second, {each}; longest stall {longest:.1f} ms")
+
+
+def _figures(groups: int, seconds: float) -> Iterator[tuple[str, float, float]]:
+    free, runs = _pool(groups), list[_Run]()
 
     def take_and_give(number: int) -> None:
         _arrive(free, number, runs)
@@ -105,8 +114,9 @@ def main() -> None:
         assert held is not None
         held.release()
 
-    crowded, queue = _pool(), deque[_Run]()
-    for number in range(GROUPS * EACH * CAPACITY + 10_000):
+    yield "nobody waits", *_rate(take_and_give, seconds)
+    crowded, queue = _pool(groups), deque[_Run]()
+    for number in range(PROVIDERS * CAPACITY + 10_000):
         _arrive(crowded, number, queue)
     assert crowded.queue.size == 10_000
 
@@ -116,11 +126,7 @@ def main() -> None:
         run.held.release()
         _arrive(crowded, number, queue)
 
-    gc.collect()
-    gc.freeze()  # as an edge does when it is up
-    for words, step in (("nobody waits", take_and_give), ("10,000 wait", end_and_arrive)):
-        rate, longest = _rate(step, seconds)
-        print(f"{words:14} {rate:9,.0f} a second, {empty / rate:5.1f} empty loops each; longest stall {longest:.1f} ms")
+    yield "10,000 wait", *_rate(end_and_arrive, seconds)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from typing import Final
 class Kind:
     """What one code means to everybody who meets it.
 
-    ``retryable``: the same run may be sent to another provider, as long as its client got no byte.
+    ``retryable``: the same run may be sent to another provider, as long as its client got no byte. ``answered``: a run
+    that failed so has shown that its backend can be connected to.
     """
 
     http_status: int
     type: str = "server_error"
     retryable: bool = False
+    answered: bool = True
 
 
 _REQUEST: Final = "invalid_request_error"
@@ -30,7 +32,7 @@ KINDS: Final[dict[str, Kind]] = {
     "invalid_value": Kind(400, _REQUEST),
     "invalid_request": Kind(400, _REQUEST),
     "context_length_exceeded": Kind(400, _REQUEST),
-    "workspace_invalid": Kind(400, _REQUEST),
+    "workspace_invalid": Kind(400, _REQUEST, answered=False),
     "invalid_api_key": Kind(401, _REQUEST),
     "provider_token_missing": Kind(401, _REQUEST),
     "origin_not_allowed": Kind(403, "permission_error"),
@@ -39,8 +41,8 @@ KINDS: Final[dict[str, Kind]] = {
     "unknown_url": Kind(404, _REQUEST),
     "method_not_allowed": Kind(405, _REQUEST),
     "request_timeout": Kind(408, _REQUEST),
-    "session_busy": Kind(409, _REQUEST, retryable=True),
-    "session_gone": Kind(410, _REQUEST),
+    "session_busy": Kind(409, _REQUEST, retryable=True, answered=False),
+    "session_gone": Kind(410, _REQUEST, answered=False),
     "request_too_large": Kind(413, _REQUEST),
     "unsupported_media_type": Kind(415, _REQUEST),
     "expectation_failed": Kind(417, _REQUEST),
@@ -53,19 +55,20 @@ KINDS: Final[dict[str, Kind]] = {
     "long_context_unavailable": Kind(503),
     "draining": Kind(503),
     # the run
-    "upstream_connect": Kind(502, retryable=True),
+    "upstream_connect": Kind(502, retryable=True, answered=False),
+    "upstream_busy": Kind(503, retryable=True, answered=False),
     "upstream_error": Kind(502),
-    "upstream_timeout": Kind(504),
+    "upstream_timeout": Kind(504, answered=False),
     "upstream_auth": Kind(401, _REQUEST),
     "rate_limited": Kind(429, "rate_limit_error", retryable=True),
-    "node_lost": Kind(502, retryable=True),
-    "adapter_unavailable": Kind(502, retryable=True),
-    "duplicate_run": Kind(502),
-    "protocol_error": Kind(502),
-    "answer_too_large": Kind(502),
-    "deadline_exceeded": Kind(504),
-    "cancelled": Kind(502),
-    "internal": Kind(500),
+    "node_lost": Kind(502, retryable=True, answered=False),
+    "adapter_unavailable": Kind(502, retryable=True, answered=False),
+    "duplicate_run": Kind(502, answered=False),
+    "protocol_error": Kind(502, answered=False),
+    "answer_too_large": Kind(502, answered=False),
+    "deadline_exceeded": Kind(504, answered=False),
+    "cancelled": Kind(502, answered=False),
+    "internal": Kind(500, answered=False),
 }
 
 
@@ -100,6 +103,11 @@ class Failure(Exception):
         self.param = param
         self.retryable = kind.retryable if retryable is None else retryable
         self.retry_after_ms = retry_after_ms
+
+    @property
+    def answered(self) -> bool:
+        """Whether the backend has answered; also with a code of its own."""
+        return code_kind.answered if (code_kind := KINDS.get(self.code)) is not None else True
 
     def __repr__(self) -> str:
         return f"Failure({self.code!r}, {self.message!r}, http_status={self.http_status})"

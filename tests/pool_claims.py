@@ -81,11 +81,14 @@ def check(pool: Pool, claims: list[Asked]) -> None:
         newest = max((claim for claim in claims if claim.model == model), key=lambda claim: claim.served)
         assert pool.last[model] == newest.provider, "whose turn it was is forgotten"
     waiting = [claim for claim in claims if claim.waiting]
-    assert list(pool.queue) == sorted(waiting, key=lambda claim: claim.seq)
+    assert sorted(claim.seq for claim in pool.queue) == sorted(claim.seq for claim in waiting)
     assert pool.queue.size == len(waiting)
+    for lane in pool.queue.lanes():
+        places = [claim.seq for claim in lane.claims.values()]
+        assert places == sorted(places), "somebody stands before an older one"
     for claim in waiting:
         assert claim.failure is None
         assert claim.lease is None or not claim.lease.held
         for resource in pool.groups[claim.model].resources:
             free = resource.candidate and not resource.why_not(claim.long)
-            assert not free or resource.provider_id in claim.tried, "a run waits that could run"
+            assert not free or resource.provider_id in claim.ruled_out, "a run waits that could run"

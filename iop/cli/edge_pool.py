@@ -122,7 +122,7 @@ def _refreshes(settings: EdgeConfig, trace: Sequence[Event], where: Path, form: 
         result = plan(Loaded(running, ()), Loaded(configs[event.config], ()), RefreshMode.DRY_RUN)
         if result.status is not Status.APPLIED:
             print_result(result, form)
-            print(f"error: the refresh at {event.at} ms, to {event.config}, is not live", file=sys.stderr)
+            print(f"error: the refresh at {event.at} ms, to {printable(event.config)}, is not live", file=sys.stderr)
             raise _Stop(RESTART_REQUIRED)
         running = configs[event.config]
     return configs

@@ -8,8 +8,8 @@ from typing import Any, Final
 from iop.cli.text import Paint
 from iop.errors import printable
 
-#: How a run can end without being served.
-_ENDED: Final = ("complete", "cancelled", "waiting", "node_lost")
+#: Ends that are no refusal.
+_NOT_REFUSED: Final = ("complete", "cancelled", "waiting", "node_lost")
 
 
 def table(rows: Sequence[Sequence[Any]], *, numbers_from: int = 1) -> Iterator[str]:
@@ -44,7 +44,7 @@ def simulated(document: Mapping[str, Any], coloured: Paint) -> Iterator[str]:
     yield coloured(f"{total} runs, {complete} complete", "bold")
     for outcome, count in outcomes.items():
         if outcome != "complete":
-            kind = "" if outcome in _ENDED else "refused: "
+            kind = "" if outcome in _NOT_REFUSED else "refused: "
             yield f"  {kind}{outcome}: {count} ({_percent(count / total)})"
     yield "waits: " + ", ".join(f"{name} {milliseconds(ms)}" for name, ms in summary["queued_ms"].items())
     yield f"most waiting at one time: {summary['max_pending']}"
@@ -66,7 +66,7 @@ def sweep(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             (
                 *document["capacities"].values(),
                 outcomes.get("complete", 0),
-                sum(count for outcome, count in outcomes.items() if outcome not in _ENDED),
+                sum(count for outcome, count in outcomes.items() if outcome not in _NOT_REFUSED),
                 *[milliseconds(waits[name]) for name in ("p50", "p95", "p99")],
                 summary["max_pending"],
                 *[_percent(summary["providers"][name]["utilisation"]) for name in names],

@@ -39,7 +39,7 @@ class Answer(Protocol):
         """The body is whole."""
 
     def failed(self, failure: Failure) -> None:
-        """``upstream_connect``, ``upstream_timeout`` or ``upstream_error``."""
+        """``upstream_connect``, ``upstream_busy``, ``upstream_timeout`` or ``upstream_error``."""
 
 
 class Carrier(Protocol):
@@ -126,4 +126,4 @@ class Call:
     def expired(self) -> None:
         """No connection came free in time."""
         self._client.forget(self)
-        self.fail(Failure("upstream_connect", "the backend had no free connection in time", http_status=504))
+        self.fail(Failure("upstream_busy", "the backend had no free connection in time", http_status=504))

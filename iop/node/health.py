@@ -91,16 +91,20 @@ class Check:
         self._silent = 0
         news = self._found(health, "" if health is m.Health.UP else "its backend refuses or answers errors")
         if news and health is m.Health.UP:
-            self._listing = maybeDeferred(adapter.models).addCallbacks(self._listed, lambda _: None)
+            if self._listing is not None:
+                self._listing.cancel()
+            listing = self._listing = maybeDeferred(adapter.models)
+            listing.addCallback(self._listed, listing).addErrback(lambda _: None)
 
-    def _listed(self, models: list[str]) -> None:
+    def _listed(self, models: list[str], listing: Deferred[Any]) -> None:
         """What a backend has is told beside its health: it may be long in coming, or never come."""
-        if self.told is m.Health.UP:
+        if listing is self._listing and self.told is m.Health.UP:
             seen = tuple(model for model in models if len(model) <= LONGEST_MODEL)[:MODELS_TOLD]
             self._tell(m.ProviderStatus(self.provider.id, m.Health.UP.value, "", seen))
 
     def _broken(self, reason: TwistedFailure, asking: Deferred[Any]) -> None:
         if self._over(asking):
+            self._silent = 0
             self.log.failure("the adapter {name} broke its check", failure=reason, name=self.provider.adapter)
             self._found(m.Health.UNKNOWN, "its adapter broke the check")
 

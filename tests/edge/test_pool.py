@@ -62,7 +62,7 @@ IDS = ["a", "b", "c", "d"]
     st.booleans(),
     st.sets(st.sampled_from(IDS)),
 )
-def test_choose_is_the_contracts_order(made: list[tuple[str, int, int, int]], long: bool, tried: set[str]) -> None:
+def test_choose_is_the_contracts_order(made: list[tuple[str, int, int, int]], long: bool, ruled_out: set[str]) -> None:
     """The same rule, written the slow way."""
     turn = [resource(id, flying, priority, long_capacity=slots) for id, flying, priority, slots in made]
     free = [
@@ -70,10 +70,10 @@ def test_choose_is_the_contracts_order(made: list[tuple[str, int, int, int]], lo
         for each in turn
         if each.in_flight < each.capacity
         and (not long or each.long_in_flight < each.long_capacity)
-        and each.provider_id not in tried
+        and each.provider_id not in ruled_out
     ]
     expected = min(free, key=lambda r: (r.in_flight, r.priority, turn.index(r)), default=None)
-    assert choose(turn, long, tried)[0] is expected
+    assert choose(turn, long, ruled_out)[0] is expected
 
 
 def test_who_is_a_candidate() -> None:
@@ -117,25 +117,42 @@ def test_three_failures_in_a_row_shut_it_for_a_second_doubling_to_thirty() -> No
 def test_an_answer_in_between_begins_the_row_anew() -> None:
     connecting = Connecting()
     for _ in range(5):
-        assert not connecting.failed(False, 0)
-        assert not connecting.failed(False, 0)
-        connecting.reached(False)
+        assert not connecting.failed(0, 0)
+        assert not connecting.failed(0, 0)
+        connecting.reached(0)
 
 
 def test_a_probe_that_shows_nothing_lets_another_try() -> None:
     connecting = Connecting()
     for _ in range(3):
-        connecting.failed(False, 0)
-    assert not connecting.failed(False, 0), "those sent before it was shut say nothing new"
-    connecting.reached(False)
+        connecting.failed(0, 0)
+    assert not connecting.failed(0, 0), "those sent before it was shut say nothing new"
+    connecting.reached(0)
     assert connecting.shut
     connecting.try_again()
-    assert connecting.sent()
-    connecting.returned(True)
+    connecting.returned(connecting.sent())
     assert connecting.why_not == ""
-    assert connecting.sent()
-    connecting.reached(True)
+    assert connecting.reached(connecting.sent())
     assert not connecting.sent()
+
+
+def test_a_trial_that_something_has_overtaken_says_nothing() -> None:
+    connecting = Connecting()
+    for _ in range(3):
+        connecting.failed(0, 0)
+    connecting.try_again()
+    stale = connecting.sent()
+    connecting.clear()  # its node says that it is up
+    assert not connecting.failed(stale, 0)
+    assert not connecting.shut
+    for _ in range(3):
+        connecting.failed(0, 0)
+    connecting.try_again()
+    assert connecting.sent()
+    connecting.returned(stale)
+    assert connecting.why_not == "on_trial"
+    assert not connecting.reached(stale)
+    assert not connecting.failed(0, 0), "it left before the trial"
 
 
 # ---- the pool

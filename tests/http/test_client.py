@@ -293,7 +293,7 @@ def test_a_waiting_call_does_not_wait_for_ever(lay: Lay, timers: Timers, at: flo
     yard.pass_time(at - 0.5)
     assert not heard.over
     yard.pass_time(1)
-    assert (failed(heard).code, failed(heard).http_status) == ("upstream_connect", 504)
+    assert (failed(heard).code, failed(heard).http_status) == ("upstream_busy", 504)
     yard.wire.feed(OK)
     assert not yard.wire.disconnecting
 

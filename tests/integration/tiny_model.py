@@ -19,7 +19,7 @@ import numpy as np
 WORDS = ("Every", "▁answer", "▁of", "▁this", "▁model", "▁is", "▁the", "▁same", "▁short", "▁line", ".")
 SENTENCE = "".join(WORDS).replace("▁", " ")
 
-TURN, END_OF_TURN, CALLS = "<|im_start|>", "<|im_end|>", "<|im_call|>"
+AT_ONCE, END_OF_TURN, CALLS = "<|im_start|>", "<|im_end|>", "<|im_call|>"
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 RESULT, RESULT_END = "<tool_response>", "</tool_response>"
 NEWLINE = "\n"
@@ -91,7 +91,7 @@ class Vocabulary:
         for value in range(256):
             self._add(f"<0x{value:02X}>", kind.BYTE)
         self.ids[NEWLINE] = self.ids["<0x0A>"]
-        for mark in (TURN, END_OF_TURN, CALLS):
+        for mark in (AT_ONCE, END_OF_TURN, CALLS):
             self._add(mark, kind.CONTROL)
         for mark in (CALL, CALL_END, RESULT, RESULT_END):
             self._add(mark, kind.USER_DEFINED)

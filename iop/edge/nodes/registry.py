@@ -237,6 +237,8 @@ class Registry:
             health = m.Health(status.health)
         except ValueError:
             return
+        if health is m.Health.DISABLED:  # that is the configuration's to say
+            return
         was, _ = entry.health_of(status.provider_id)
         said = printable(" ".join(status.message.split()))[:_LONGEST_WORDS]
         entry.health[status.provider_id] = health, said

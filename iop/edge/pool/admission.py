@@ -91,13 +91,13 @@ class Group:
     def __post_init__(self) -> None:
         self.order = tuple(resource.provider_id for resource in self.resources)
 
-    def has_candidate(self, tried: Set[str] = frozenset()) -> bool:
-        """Whether any of its providers, those tried apart, may serve at all."""
-        return any(r.candidate and r.provider_id not in tried for r in self.resources)
+    def has_candidate(self, ruled_out: Set[str] = frozenset()) -> bool:
+        """Whether any of its providers, those ruled out apart, may serve at all."""
+        return any(r.candidate and r.provider_id not in ruled_out for r in self.resources)
 
-    def has_long_slots(self, tried: Set[str] = frozenset()) -> bool:
-        """Whether any enabled provider of it, up or down, those tried apart, may ever serve a long run."""
-        return any(r.enabled and r.long_capacity and r.provider_id not in tried for r in self.resources)
+    def has_long_slots(self, ruled_out: Set[str] = frozenset()) -> bool:
+        """Whether any enabled provider of it, up or down, those ruled out apart, may ever serve a long run."""
+        return any(r.enabled and r.long_capacity and r.provider_id not in ruled_out for r in self.resources)
 
     def turn(self, last: str | None) -> Sequence[Resource]:
         """Return its providers from the first after ``last`` on, cyclic."""
@@ -107,28 +107,34 @@ class Group:
         return self.resources[start:] + self.resources[:start]
 
 
+#: Providers of which is kept how they stood when a choice was made: of a model with more, the first and the chosen.
+TOLD: Final = 16
+
 #: A provider as it stood when a choice was made: itself, its runs, its priority, and why it could not serve.
 Considered = tuple[Resource, int, int, str]
 
 
 def choose(
-    turn: Sequence[Resource], long: bool = False, tried: Set[str] = frozenset()
+    turn: Sequence[Resource], long: bool = False, ruled_out: Set[str] = frozenset()
 ) -> tuple[Resource | None, list[Considered]]:
-    """Return the provider to dispatch to, None when none is free, and how every one stood.
+    """Return the provider to dispatch to, None when none is free, and how each stood, :data:`TOLD` of many.
 
     Lowest ``in_flight``, then lowest ``priority`` number, then the first in ``turn``.
     """
     chosen: Resource | None = None
-    considered = []
+    considered: list[Considered] = []
     for resource in turn:
-        why = "ruled_out" if tried and resource.provider_id in tried else resource.why_not(long)
-        considered.append((resource, resource.in_flight, resource.priority, why))
+        why = "ruled_out" if ruled_out and resource.provider_id in ruled_out else resource.why_not(long)
+        if len(considered) < TOLD:
+            considered.append((resource, resource.in_flight, resource.priority, why))
         if not why and (
             chosen is None
             or resource.in_flight < chosen.in_flight
             or (resource.in_flight == chosen.in_flight and resource.priority < chosen.priority)
         ):
             chosen = resource
+    if chosen is not None and len(turn) > TOLD and all(each[0] is not chosen for each in considered):
+        considered.append((chosen, chosen.in_flight, chosen.priority, ""))
     return chosen, considered
 
 

@@ -24,10 +24,10 @@ class Lease:
     :param since: when it was taken, in ms.
     :param released: called when it is.
     :ivar target: what the provider is asked for.
-    :ivar probe: this run shows whether a provider that could not be connected to is back.
+    :ivar trial: the number of the trial of a provider that could not be connected to, which this run is; 0 for none.
     """
 
-    __slots__ = ("_released", "group", "held", "long", "probe", "resource", "since", "target")
+    __slots__ = ("_released", "group", "held", "long", "resource", "since", "target", "trial")
 
     def __init__(
         self, resource: Resource, group: Group, long: bool, since: int, released: Callable[[Lease, Verdict], None]
@@ -37,7 +37,7 @@ class Lease:
         self.target = group.targets[resource.provider_id]
         self.long = long
         self.since = since
-        self.probe = resource.connecting.sent()
+        self.trial = resource.connecting.sent()
         self.held = True
         self._released = released
         resource.in_flight += 1

@@ -18,7 +18,7 @@ from iop.edge.pool.alarm import Alarm, Clock
 from iop.edge.pool.configured import Prepared, prepared, resources_of
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.queue import Claim, Decided, Lane, Queue
-from iop.edge.pool.turns import TURN, Turns
+from iop.edge.pool.turns import AT_ONCE, Turns
 from iop.errors import Failure
 from iop.interfaces import IRefreshable
 from iop.model import Health
@@ -38,17 +38,19 @@ class Pool:
     Nobody waits who could run: whenever anything changes, those whom it can concern are looked at from the oldest.
 
     :param settings: the configuration whose providers are the resources.
-    :param turn: how many pending runs get slots before others have their turn.
+    :param at_once: how many pending runs get slots, or end, before others are heard.
     :ivar last: who was served last, by model: outlives refreshes.
     """
 
-    def __init__(self, settings: config.EdgeConfig, clock: Clock, turn: float = TURN) -> None:
+    def __init__(self, settings: config.EdgeConfig, clock: Clock, at_once: float = AT_ONCE) -> None:
         self.resources = resources_of(settings)
         self.queue = Queue()
         self.last: dict[str, str] = {}
         self.groups: dict[str, Group] = {}
         self._arrivals = 0
-        self._turns = Turns(self.queue, self._serve, clock, turn)
+        self._at_once = at_once
+        self._clock = clock
+        self._turns = Turns(self.queue, self._serve, clock, at_once)
         self._alarm = Alarm(clock, self._time)
         self._shut: set[Resource] = set()
         self.commit(prepared(settings, self.resources))
@@ -69,11 +71,11 @@ class Pool:
         now = self.now()
         claim.seq, claim.arrived, claim.since = self._arrivals, now, now
         group = self._judged(claim)
-        if not group.has_candidate(claim.tried):
+        if not group.has_candidate(claim.ruled_out):
             raise _no_provider()
-        if claim.long and not group.has_long_slots(claim.tried):
+        if claim.long and not group.has_long_slots(claim.ruled_out):
             raise _long_context_unavailable()
-        chosen, considered = choose(group.turn(self.last.get(group.model)), claim.long, claim.tried)
+        chosen, considered = choose(group.turn(self.last.get(group.model)), claim.long, claim.ruled_out)
         if chosen is not None and self._turns.settled:
             claim.trail.append(Decided(now, considered, chosen))
             return self._lease(group, chosen, claim.long, now)
@@ -81,6 +83,8 @@ class Pool:
         if chosen is None and self.queue.size >= self.policy.max_queue:
             raise Failure("queue_full", "the queue is full", retry_after_ms=self._retry_after(group))
         self._wait(claim, group, now)
+        if chosen is not None:
+            self._turns.changed(chosen)  # it is free: whoever is being served is not to be overtaken, no more
         return None
 
     def _judged(self, claim: Claim) -> Group:
@@ -104,7 +108,7 @@ class Pool:
 
     def _wait(self, claim: Claim, group: Group, now: int) -> None:
         lane = self.queue.add(claim)
-        if len(lane.claims) == 1 and not group.has_candidate(claim.tried):
+        if len(lane.claims) == 1 and not group.has_candidate(claim.ruled_out):
             lane.bare_since = now
             self._alarm.at(now + BARE_MS)
         self.queue.limit(claim, self.policy.queue_timeout_ms)
@@ -112,18 +116,19 @@ class Pool:
             self._alarm.at(claim.deadline)
 
     def again(self, claim: Claim, lease: Lease, failure: Failure, verdict: Verdict) -> bool:
-        """Release a run's slot and look for another provider, those tried apart; whether there may be one.
+        """Release a run's slot and look for another provider, those ruled out apart; whether there may be one.
 
         It keeps its place in the order of arrival, and waits whatever the length of the queue.
         """
         with self.together():
-            claim.tried |= {lease.resource.provider_id}
+            claim.ruled_out |= {lease.resource.provider_id}
             claim.first_failure = claim.first_failure or failure
             lease.release(verdict)
-            group = self.groups.get(claim.model)
-            if group is None or not group.has_candidate(claim.tried):
+            try:
+                group = self._judged(claim)
+            except Failure:
                 return False
-            if claim.long and not group.has_long_slots(claim.tried):
+            if not group.has_candidate(claim.ruled_out) or (claim.long and not group.has_long_slots(claim.ruled_out)):
                 return False
             claim.since = self.now()
             self._wait(claim, group, claim.since)
@@ -139,21 +144,29 @@ class Pool:
         resource = lease.resource
         if verdict is Verdict.SERVED:
             resource.unconfirmed = False
-            took, before = self.now() - lease.since, lease.group.service_ms
-            lease.group.service_ms = before + _NEW * (took - before) if before else took
+            group = self.groups.get(lease.group.model)  # a refresh may have made it anew
+            if group is not None:
+                took, before = self.now() - lease.since, group.service_ms
+                group.service_ms = before + _NEW * (took - before) if before else took
         elif verdict is Verdict.UNCONFIRMED:
             resource.unconfirmed = True
         connecting = resource.connecting
         if verdict is Verdict.UNREACHED:
-            if connecting.failed(lease.probe, self.now()):
+            if connecting.failed(lease.trial, self.now()):
                 self._shut.add(resource)
                 self._candidates_changed(resource)
                 self._alarm.at(connecting.until or 0)
         elif verdict is Verdict.SERVED or verdict is Verdict.REACHED:
-            connecting.reached(lease.probe)
+            connecting.reached(lease.trial)
         else:
-            connecting.returned(lease.probe)
+            connecting.returned(lease.trial)
         if self.queue.size:
+            self._turns.changed(resource)
+
+    def reached(self, lease: Lease) -> None:
+        """A run has an answer, though not its end: its provider can be connected to."""
+        resource = lease.resource
+        if resource.connecting.reached(lease.trial) and self.queue.size:
             self._turns.changed(resource)
 
     # ---- what changes -------------------------------------------------------------------------------------------
@@ -179,7 +192,7 @@ class Pool:
         now = self.now()
         for group in resource.groups:
             for lane in self.queue.lanes_of(group.model):
-                if group.has_candidate(lane.tried):
+                if group.has_candidate(lane.ruled_out):
                     lane.bare_since = None
                 elif lane.bare_since is None:
                     lane.bare_since = now
@@ -189,16 +202,16 @@ class Pool:
         """What happens inside happens at once: pending runs are looked at when all of it has happened."""
         return self._turns.together()
 
-    def _serve(self, lane: Lane) -> bool:
+    def _serve(self, lane: Lane) -> int:
         group = self.groups[lane.model]
-        chosen, considered = choose(group.turn(self.last.get(group.model)), lane.long, lane.tried)
+        chosen, considered = choose(group.turn(self.last.get(group.model)), lane.long, lane.ruled_out)
         if chosen is None:
-            return False
+            return 0
         claim, now = lane.first, self.now()
         self._leave(claim)
         claim.trail.append(Decided(now, considered, chosen))
         claim.granted(self._lease(group, chosen, lane.long, now))
-        return True
+        return len(group.resources)
 
     def _leave(self, claim: Claim) -> None:
         """It waits no longer."""
@@ -216,18 +229,19 @@ class Pool:
         return min((time for time in times if time is not None), default=None)
 
     def _time(self) -> None:
-        """End the waits that have lasted too long, the timeouts first; let shut providers be tried again."""
-        now = self.now()
+        """End the waits that have lasted too long, the timeouts first; let shut providers be tried again.
+
+        Not all at once, when they are many: the alarm rings again for the rest.
+        """
+        now, left = self.now(), self._at_once
+        retry_after: dict[str, int] = {}
         with self.together():
-            for claim in self.queue.overdue(now):
-                self._end_wait(claim, self._timed_out(claim))
-            late = [
-                claim
-                for lane in self.queue.lanes()
-                if lane.bare_since is not None and lane.bare_since + BARE_MS <= now
-                for claim in lane.claims.values()
-            ]
-            for claim in sorted(late, key=lambda claim: claim.seq):
+            for claim in self.queue.overdue(now, left):
+                left -= 1
+                if claim.model not in retry_after:
+                    retry_after[claim.model] = self._retry_after(self.groups.get(claim.model))
+                self._end_wait(claim, _timed_out(retry_after[claim.model]))
+            for claim in self._bare(now)[: int(min(left, self.queue.size))]:
                 self._end_wait(claim, claim.first_failure or _no_provider())
             for resource in [each for each in self._shut if (each.connecting.until or 0) <= now]:
                 self._shut.discard(resource)
@@ -235,6 +249,11 @@ class Pool:
                 self._candidates_changed(resource)
                 self._turns.changed(resource)
         self._set_alarm()
+
+    def _bare(self, now: int) -> list[Claim]:
+        """Return the runs that have had no candidate for as long as they may, oldest first."""
+        lanes = [x for x in self.queue.lanes() if x.bare_since is not None and x.bare_since + BARE_MS <= now]
+        return sorted((claim for lane in lanes for claim in lane.claims.values()), key=lambda claim: claim.seq)
 
     def _set_alarm(self) -> None:
         due = self._due()
@@ -246,10 +265,6 @@ class Pool:
             return
         self._leave(claim)
         claim.refused(failure)
-
-    def _timed_out(self, claim: Claim) -> Failure:
-        after = self._retry_after(self.groups.get(claim.model))
-        return Failure("queue_timeout", "no slot of the model became free in time", retry_after_ms=after)
 
     def _retry_after(self, group: Group | None) -> int:
         """When a slot may be free for one more, by how long runs took lately."""
@@ -288,7 +303,7 @@ class Pool:
     def judge(self) -> None:
         """Judge every pending run again, from the oldest, as if it arrived now, but for its place and its waiting."""
         now = self.now()
-        bare = {(lane.model, lane.tried): lane.bare_since for lane in self.queue.lanes()}
+        bare = {(lane.model, lane.ruled_out): lane.bare_since for lane in self.queue.lanes()}
         pending, refused = list(self.queue), []
         for claim in pending:
             self.queue.remove(claim)
@@ -302,21 +317,30 @@ class Pool:
                     refused.append((claim, failure))
                     continue
                 self._wait(claim, group, now)
-                since = bare[claim.model, claim.tried]
+                since = bare[claim.model, claim.ruled_out]
                 if claim.lane is not None and claim.lane.bare_since is not None and since is not None:
                     claim.lane.bare_since = since  # a refresh does not begin its sixty seconds anew
-            for claim, why in refused:
-                claim.waited += now - claim.since
-                claim.refused(why)
+            self._refuse([(claim, why, claim.waited + now - claim.since) for claim, why in refused])
         self._set_alarm()
+
+    def _refuse(self, refused: list[tuple[Claim, Failure, int]]) -> None:
+        """Tell pending runs why they are refused and how long they waited; not all at once, when they are many."""
+        many = int(min(self._at_once, len(refused)))
+        for claim, why, waited in refused[:many]:
+            claim.waited = waited
+            claim.refused(why)
+        if len(refused) > many:
+            self._clock.callLater(0, lambda: self._refuse(refused[many:]))
 
     def _judged_again(self, claim: Claim, now: int) -> Group:
         group = self._judged(claim)
-        if claim.long and not group.has_long_slots(claim.tried):
+        if claim.long and not group.has_long_slots(claim.ruled_out):
+            if claim.first_failure is not None and group.has_long_slots():
+                raise claim.first_failure  # those that could have served it have failed
             raise _long_context_unavailable()
         timeout = self.policy.queue_timeout_ms
         if timeout and claim.waited + now - claim.since >= timeout:
-            raise self._timed_out(claim)
+            raise _timed_out(self._retry_after(group))
         return group
 
     # ---- seen from outside --------------------------------------------------------------------------------------
@@ -339,8 +363,12 @@ class Pool:
             len(lane.claims)
             for group in resource.groups
             for lane in self.queue.lanes_of(group.model)
-            if resource.provider_id not in lane.tried and (lane.long or not long)
+            if resource.provider_id not in lane.ruled_out and (lane.long or not long)
         )
+
+
+def _timed_out(retry_after_ms: int) -> Failure:
+    return Failure("queue_timeout", "no slot of the model became free in time", retry_after_ms=retry_after_ms)
 
 
 def _no_provider() -> Failure:

@@ -1,6 +1,6 @@
 """The queue: pending runs in order of arrival, kept by what they wait for. Pure.
 
-Runs of one model, one length class and the same providers tried already wait for the same slots, so only the oldest of
+Runs of one model, one length class and the same providers ruled out wait for the same slots, so only the oldest of
 them is ever looked at. ``docs/contracts/pool.md`` (Queue). Times are milliseconds of the pool's clock.
 """
 
@@ -55,7 +55,7 @@ class Claim(ABC):
     :ivar arrived: when it came.
     :ivar since: when its present wait began; ``waited`` is how long those before it took together.
     :ivar long: whether it counts as long.
-    :ivar tried: providers it may not go to: it was sent there in vain, or they do not have its session.
+    :ivar ruled_out: providers it may not go to: it was sent there in vain, or they do not have its session.
     :ivar first_failure: how the first of these failed.
     :ivar lane: where it waits; None while it does not. ``deadline`` is when that must end, if it must.
     :ivar trail: what the pool decided and what came of it, for ``iop-edge run explain``.
@@ -69,11 +69,11 @@ class Claim(ABC):
         "lane",
         "long",
         "model",
+        "ruled_out",
         "seq",
         "since",
         "tokens",
         "trail",
-        "tried",
         "waited",
     )
 
@@ -86,7 +86,7 @@ class Claim(ABC):
         self.since = 0
         self.waited = 0
         self.long = False
-        self.tried = _NONE_TRIED
+        self.ruled_out = _NONE_TRIED
         self.first_failure: Failure | None = None
         self.lane: Lane | None = None
         self.deadline = 0
@@ -107,12 +107,12 @@ class Lane:
     :ivar bare_since: since when no provider of theirs is a candidate; None while one is.
     """
 
-    __slots__ = ("bare_since", "claims", "long", "model", "tried")
+    __slots__ = ("bare_since", "claims", "long", "model", "ruled_out")
 
-    def __init__(self, model: str, long: bool, tried: frozenset[str]) -> None:
+    def __init__(self, model: str, long: bool, ruled_out: frozenset[str]) -> None:
         self.model = model
         self.long = long
-        self.tried = tried
+        self.ruled_out = ruled_out
         self.claims: OrderedDict[int, Claim] = OrderedDict()
         self.bare_since: int | None = None
 
@@ -157,7 +157,7 @@ class Queue:
     def add(self, claim: Claim) -> Lane:
         """Let a run wait; return where."""
         of_model = self._lanes.setdefault(claim.model, {})
-        key = claim.long, claim.tried
+        key = claim.long, claim.ruled_out
         lane = of_model.get(key)
         if lane is None:
             lane = of_model[key] = Lane(claim.model, *key)
@@ -176,7 +176,7 @@ class Queue:
         self.size -= 1
         if not lane.claims:
             of_model = self._lanes[lane.model]
-            del of_model[lane.long, lane.tried]
+            del of_model[lane.long, lane.ruled_out]
             if not of_model:
                 del self._lanes[lane.model]
 
@@ -201,10 +201,10 @@ class Queue:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def overdue(self, now: int) -> list[Claim]:
-        """Return the runs that have waited for as long as they may, oldest first. Each is returned once."""
-        late = []
-        while (due := self.next_deadline()) is not None and due <= now:
+    def overdue(self, now: int, most: float) -> list[Claim]:
+        """Return at most so many runs that have waited for as long as they may, oldest first; each is returned once."""
+        late: list[Claim] = []
+        while len(late) < most and (due := self.next_deadline()) is not None and due <= now:
             late.append(heappop(self._deadlines)[2])
         return sorted(late, key=lambda claim: claim.seq)
 

@@ -172,7 +172,7 @@ class Simulation:
         self._settings = settings
         self._configs = configs or {}
         self._clock = VirtualClock()
-        self.pool = Pool(settings, self._clock, turn=math.inf)
+        self.pool = Pool(settings, self._clock, at_once=math.inf)
         self._routes = {route.model: route for route in settings.openai.model_routes} if settings.openai else {}
         self._up = {node.id for node in settings.nodes}
         for node in self._up:

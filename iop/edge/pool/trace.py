@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from iop.errors import printable
+
 
 class Arrival(NamedTuple):
     """A request comes; ``service_ms`` counts from its dispatch."""
@@ -94,9 +96,11 @@ def parse(lines: Iterable[str], nodes: Collection[str]) -> list[Event]:
 
 def _event(line: str) -> Event:
     try:
-        document = json.loads(line)
+        document = json.loads(line.removeprefix("\ufeff"), object_pairs_hook=_members)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON, at character {error.pos}") from None
+    except _Twice as error:
+        raise ValueError(f"{printable(error.args[0])[:64]} is given twice") from None
     except (ValueError, RecursionError):
         raise ValueError("not JSON that can be read") from None
     if not isinstance(document, dict):
@@ -111,8 +115,20 @@ def _event(line: str) -> Event:
         _check(document, name)
     unknown = sorted(document.keys() - set(kind._fields))
     if unknown:
-        raise ValueError(f"{unknown[0][:64]} is not known here")
+        raise ValueError(f"{printable(unknown[0])[:64]} is not known here")
     return kind(**document)
+
+
+class _Twice(Exception):
+    """A member stands twice; its name is the argument."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise _Twice(name)
+    return dict(pairs)
 
 
 def _check(document: Mapping[str, Any], name: str) -> None:

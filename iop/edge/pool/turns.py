@@ -1,7 +1,7 @@
 """Whose turn it is: pending runs get what has become free, from the oldest. ``docs/contracts/pool.md`` (Queue). Pure.
 
-Outside of this module nobody waits who could run. Only the lanes that a changed provider can serve are looked at, and
-of each only the oldest run.
+Nobody waits who could run, but for who comes while others are being served. Only the lanes that a changed provider can
+serve are looked at, and of each only the oldest run.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from iop.edge.pool.admission import Resource
 from iop.edge.pool.alarm import Clock
 from iop.edge.pool.queue import Lane, Queue
 
-TURN: Final = 128
-"""Pending runs that one turn of the reactor gives slots to: sending one costs up to a tenth of a millisecond."""
+AT_ONCE: Final = 128
+"""Pending runs that get slots, or end, before others are heard: sending one costs up to a tenth of a millisecond."""
+
+_LOOKED_AT: Final = 8
+"""Providers that may be looked at for the time that sending a run takes."""
 
 
 class Turns:
     """Looks at a queue when something has changed.
 
-    :param serve: gives a slot to the oldest run of a lane; whether there was one.
-    :param most: how many pending runs get slots before others have their turn.
+    :param serve: gives a slot to the oldest run of a lane, and returns how many providers it looked at; 0: there was
+        none for it.
+    :param most: how many pending runs get slots before others are heard.
     """
 
-    def __init__(self, queue: Queue, serve: Callable[[Lane], bool], clock: Clock, most: float = TURN) -> None:
+    def __init__(self, queue: Queue, serve: Callable[[Lane], int], clock: Clock, most: float = AT_ONCE) -> None:
         self._queue = queue
         self._serve = serve
         self._clock = clock
@@ -83,9 +87,12 @@ class Turns:
                 self._changed |= changed
                 break
             lane = heappop(heads)[1]
-            if not lane.claims or not self._serve(lane):
+            if not lane.claims:
+                continue
+            looked_at = self._serve(lane)
+            if not looked_at:
                 continue  # nothing that happens here makes a slot free for it
-            left -= 1
+            left = max(0, left - 1 - looked_at // _LOOKED_AT)
             if self._changed:  # something ended meanwhile: somebody older may be next
                 self._changed |= changed
                 break
@@ -101,7 +108,7 @@ class Turns:
         for resource in resources:
             for group in resource.groups:
                 for lane in self._queue.lanes_of(group.model):
-                    if not resource.why_not(lane.long) and resource.provider_id not in lane.tried:
+                    if not resource.why_not(lane.long) and resource.provider_id not in lane.ruled_out:
                         found[id(lane)] = lane
         return found.values()
 

@@ -34,24 +34,6 @@ WINDOW = 1 << 20
 _NOTHING_RAN: Final = frozenset({"adapter_unavailable", "session_busy"})
 """Failures after which even a run that may change something is sent elsewhere."""
 
-_SAYS_NOTHING: Final = frozenset(
-    {
-        "adapter_unavailable",
-        "answer_too_large",
-        "cancelled",
-        "deadline_exceeded",
-        "duplicate_run",
-        "internal",
-        "node_lost",
-        "protocol_error",
-        "session_busy",
-        "session_gone",
-        "upstream_timeout",
-        "workspace_invalid",
-    }
-)
-"""Failures that do not show whether the backend can be connected to."""
-
 
 class Ask(NamedTuple):
     """What a surface wants run.
@@ -95,10 +77,10 @@ class Answer(Protocol):
         """A piece came; :meth:`Run.taken` says when it has left the edge."""
 
     def completed(self, complete: m.Complete) -> None:
-        """The answer is whole."""
+        """The answer is whole; :raises Failure: for one that the client cannot be given, which is then told."""
 
     def whole(self, whole: m.Whole) -> None:
-        """The answer came whole, at once: nothing came before."""
+        """The answer came whole, at once: nothing came before; :raises Failure: as :meth:`completed`."""
 
     def failed(self, failure: Failure, usage: m.Usage | None) -> None:
         """The run failed."""
@@ -131,6 +113,7 @@ class Run(Claim):
     __slots__ = (
         "_answer",
         "_ask",
+        "_node_id",
         "_patience",
         "_rules",
         "_service",
@@ -157,6 +140,7 @@ class Run(Claim):
         self.request_id = ask.request_id
         self.session_id = ""
         self.link: NodeLink | None = None
+        self._node_id = ""
         self.lease: Lease | None = None
         self.admitted = True
         self.outcome = ""
@@ -187,6 +171,7 @@ class Run(Claim):
         ask = self._ask
         assert ask is not None
         self.link = link
+        self._node_id = link.node_id
         try:
             request = m.RunRequest(
                 run_id=self.id,
@@ -331,6 +316,8 @@ class Run(Claim):
         if kind is m.Delta:
             answer.delta(event)  # type: ignore[arg-type]
         elif kind is m.Start:
+            if self.lease is not None and self.lease.trial:
+                self._service.pool.reached(self.lease)
             answer.started(event)  # type: ignore[arg-type]
         else:
             self._over(answer, event)
@@ -340,10 +327,14 @@ class Run(Claim):
         try:
             if isinstance(event, m.Whole | m.Complete):
                 self._end("complete", Verdict.SERVED)
-                if isinstance(event, m.Whole):
-                    answer.whole(event)
-                else:
-                    answer.completed(event)
+                try:
+                    if isinstance(event, m.Whole):
+                        answer.whole(event)
+                    else:
+                        answer.completed(event)
+                except Failure as failure:  # it was whole, but not what its client could be given
+                    self.outcome = _outcome(failure)
+                    self._tell_failure(answer, failure, event.usage)
             elif isinstance(event, m.Error):
                 self._failed(event.failure, event.usage)
             elif isinstance(event, m.Cancelled):
@@ -376,7 +367,7 @@ class Run(Claim):
         answer.failed(failure, usage)
 
     def _log(self, level: LogLevel, line: str, failure: Failure, lease: Lease | None, why: str = "") -> None:
-        node = lease.resource.node_id if lease is not None else self.link.node_id if self.link is not None else "-"
+        node = lease.resource.node_id if lease is not None else self._node_id or "-"
         self._service.log.emit(
             level,
             line,
@@ -405,6 +396,7 @@ class Run(Claim):
         if self.lease is not None:
             self.lease.release(verdict)
         self._service.over(self)
+        self.link = None  # it would keep a lost link, with all that hangs on it
 
 
 def _outcome(failure: Failure) -> str:
@@ -416,7 +408,7 @@ def _verdict(failure: Failure) -> Verdict:
     """What a failure says of the provider."""
     if failure.code == "upstream_connect":
         return Verdict.UNREACHED
-    return Verdict.NOTHING if failure.code in _SAYS_NOTHING else Verdict.REACHED
+    return Verdict.REACHED if failure.answered else Verdict.NOTHING
 
 
 _process = secrets.token_hex(6)

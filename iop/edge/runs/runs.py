@@ -73,8 +73,7 @@ class Runs:
             run.turned_away(failure)
             raise
         if lease is None:
-            if run.lane is not None:
-                answer.waits()
+            answer.waits()
         else:
             run.start(lease)
         return run
@@ -86,7 +85,7 @@ class Runs:
         """
         group = self.pool.groups.get(run.model)
         if group is not None and any(resource.sessions for resource in group.resources):
-            run.tried = self.sessions.begin(session_id, group)
+            run.ruled_out = self.sessions.begin(session_id, group)
             run.session_id = session_id
 
     def _route(self, run: Run, route: config.ModelRoute) -> None:

@@ -13,9 +13,13 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from iop.errors import Failure
+from iop.errors import KINDS, Failure
 
 _LONGEST: Final = 2000
+
+_OURS: Final = KINDS.keys() - {"context_length_exceeded", "rate_limit_exceeded"}
+"""Codes that mean something between edge and node: no backend may say them."""
+
 _ADDRESS: Final = re.compile(
     r"\b[a-z][a-z0-9+.-]{0,15}://[^\s'\"<>)]+"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"
@@ -119,7 +123,7 @@ def _members(said: Any) -> tuple[str, str, str, str | None]:
     return (
         _clean(message) if isinstance(message, str) else "",
         kind if isinstance(kind, str) else "",
-        code if isinstance(code, str) and _WORD.fullmatch(code) else "",
+        code if isinstance(code, str) and _WORD.fullmatch(code) and code not in _OURS else "",
         param[:200] if isinstance(param, str) else None,
     )
 

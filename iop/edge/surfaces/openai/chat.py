@@ -146,7 +146,7 @@ class ChatAnswer:
                 self._exchange.write(whole.body)
                 self._exchange.finish()
             else:
-                self.failed(Failure("upstream_error", "the provider did not answer with a stream"), None)
+                raise Failure("upstream_error", "the provider did not answer with a stream")
             return
         headers = [*codec.response_headers(whole.http.headers), *self._headers]
         self._exchange.respond(whole.http.status, headers, whole.body)
@@ -187,11 +187,7 @@ class ChatAnswer:
             self.run.taken(cost)
 
     def _finish(self, built: Chunks | Collected, complete: m.Complete) -> None:
-        try:
-            data = built.completed(complete)
-        except Failure as failure:
-            self.failed(failure, complete.usage)
-            return
+        data = built.completed(complete)
         if not self._request.stream:
             self._exchange.respond(200, self._response_headers(), data)
             return

@@ -44,6 +44,7 @@ STRIP_USAGE: Final = {"openai_strip_usage": "true"}
 
 _PUBLIC_CODE: Final = {
     "upstream_connect": "upstream_error",
+    "upstream_busy": "upstream_error",
     "adapter_unavailable": "upstream_error",
     "duplicate_run": "upstream_error",
     "protocol_error": "upstream_error",

@@ -1,0 +1,204 @@
+"""A pool in which much happens at once, and runs that are judged anew."""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import Any
+
+from gateway_in_memory import document, node
+from pool_claims import Asked, ask
+
+from iop.edge.config import load_document
+from iop.edge.pool.admission import TOLD
+from iop.edge.pool.lease import Verdict
+from iop.edge.pool.pool import Pool
+from iop.edge.pool.queue import Decided
+from iop.edge.pool.simulate import VirtualClock
+from iop.edge.pool.turns import AT_ONCE
+from iop.errors import Failure
+from iop.model import Health
+
+
+def provider(id: str, **settings: Any) -> dict[str, Any]:
+    return {"id": id, "capacity": 1, **settings}
+
+
+def configuration(nodes: dict[str, list[dict[str, Any]]], models: dict[str, list[str]], **rest: Any) -> dict[str, Any]:
+    """Return a configuration of these nodes' providers and these models."""
+    made = [node(node_id, *[each["id"] for each in providers]) for node_id, providers in nodes.items()]
+    for each in made:
+        settings = {provider["id"]: provider for provider in nodes[each["id"]]}
+        each["providers"] = [provider | settings[provider["id"]] for provider in each["providers"]]
+    shown = document(*made, **rest)
+    shown["models"] = [{"id": model, "providers": ids} for model, ids in models.items()]
+    return shown
+
+
+class World:
+    """A pool on a clock of its own."""
+
+    def __init__(self, made: dict[str, Any]) -> None:
+        self.clock = VirtualClock()
+        self.pool = Pool(load_document(made).config, self.clock)
+
+    def node(self, node_id: str, up: bool = True, health: Health = Health.UP) -> None:
+        self.pool.node_changed(node_id, up, lambda _: (health, ""))
+
+    def refresh(self, made: dict[str, Any]) -> None:
+        self.pool.commit(self.pool.prepare(load_document(made).config))
+        self.pool.judge()
+
+    def pass_time(self, seconds: float) -> None:
+        until = self.clock.now + round(seconds * 1000)
+        while self.clock.next_call() <= until:
+            self.clock.now = int(self.clock.next_call())
+            self.clock.make_calls()
+        self.clock.now = until
+
+    def turn(self) -> None:
+        """Make the one call that is due first."""
+        assert self.clock.next_call() <= self.clock.now
+        call = heappop(self.clock._calls)[2].call
+        assert call is not None
+        call()
+
+
+# ---- many at once, and who comes meanwhile
+
+
+def test_who_comes_while_others_are_served_does_not_wait_for_nothing() -> None:
+    """Its own provider is idle: there is nobody that it could overtake."""
+    made = configuration(
+        {"n1": [provider("a", capacity=300)], "n2": [provider("b")]},
+        {"m": ["a"], "other": ["b"]},
+        provider_pool={"max_queue": 1000},
+    )
+    world = World(made)
+    world.node("n1")
+    world.node("n2")
+    served, waiting = [ask(world.pool) for _ in range(300)], [ask(world.pool) for _ in range(300)]
+    with world.pool.together():
+        for claim in served:
+            claim.end()
+    assert sum(claim.waiting for claim in waiting) >= 300 - AT_ONCE, "the rest is served in the next turn"
+    between = ask(world.pool, "other")
+    while any(claim.waiting for claim in waiting):
+        world.turn()
+    assert between.provider == "b"
+
+
+def test_who_asks_again_when_it_gets_a_slot_is_served_too() -> None:
+    world = World(configuration({"n1": [provider("a"), provider("b", capacity=4)]}, {"m": ["a"], "other": ["b"]}))
+    world.node("n1")
+    first = ask(world.pool)
+    asked: list[Asked] = []
+
+    class Eager(Asked):
+        def granted(self, lease: Any) -> None:
+            super().granted(lease)
+            asked.append(ask(world.pool, "other"))
+
+    second = Eager("m", 10)
+    assert world.pool.admit(second) is None
+    first.end()
+    assert second.provider == "a"
+    assert asked[0].provider == "b"
+
+
+def test_waits_that_end_together_end_in_parts() -> None:
+    """Each end tells a client: thousands in one go would keep everybody else waiting."""
+    world = World(
+        configuration({"n1": [provider("a")]}, {"m": ["a"]}, provider_pool={"max_queue": 1000, "queue_timeout_ms": 50})
+    )
+    world.node("n1")
+    claims = [ask(world.pool) for _ in range(401)][1:]
+    world.clock.now += 50
+    world.turn()
+    first = sum(claim.failure is not None for claim in claims)
+    assert first <= AT_ONCE
+    assert [claim.failure is not None for claim in claims[:first]] == [True] * first, "the oldest first"
+    world.clock.make_calls()
+    assert {claim.code for claim in claims} == {"queue_timeout"}
+    more = [ask(world.pool) for _ in range(400)]
+    shorter = configuration({"n1": [provider("a")]}, {"other": ["a"]})
+    world.refresh(shorter)
+    told = sum(claim.failure is not None for claim in more)
+    assert told <= AT_ONCE
+    assert world.pool.queue.size == 0
+    world.clock.make_calls()
+    assert {claim.code for claim in more} == {"model_not_found"}
+
+
+def test_of_many_providers_the_story_keeps_a_few() -> None:
+    ids = [f"p{number}" for number in range(100)]
+    providers = [provider(id, priority=int(id != "p50")) for id in ids]
+    world = World(configuration({"n1": providers}, {"m": ids}))
+    world.node("n1")
+    claim = ask(world.pool)
+    (decided,) = claim.trail
+    assert isinstance(decided, Decided)
+    assert claim.provider == "p50"
+    assert len(decided.considered) == TOLD + 1
+    assert decided.considered[-1][0].provider_id == "p50"
+
+
+# ---- going elsewhere, and what a refresh makes of it
+
+
+def test_a_trial_that_has_an_answer_lets_the_others_in_before_it_ends() -> None:
+    world = World(configuration({"n1": [provider("a", capacity=10)]}, {"m": ["a"]}))
+    world.node("n1")
+    for claim in [ask(world.pool) for _ in range(3)]:
+        claim.end(Verdict.UNREACHED)
+    world.pass_time(1)
+    trial, others = ask(world.pool), [ask(world.pool) for _ in range(3)]
+    assert trial.lease is not None
+    assert all(claim.waiting for claim in others)
+    world.pool.reached(trial.lease)
+    assert not any(claim.waiting for claim in others)
+
+
+def test_a_run_that_goes_back_after_a_refresh_is_judged_by_it() -> None:
+    nodes = {"n1": [provider("a", long_context_capacity=1)], "n2": [provider("b", long_context_capacity=1)]}
+    world = World(configuration(nodes, {"m": ["a", "b"]}, long_context_threshold_tokens=1000))
+    for name in nodes:
+        world.node(name)
+    claim = ask(world.pool, tokens=500)
+    world.refresh(configuration(nodes, {"m": ["a", "b"]}, long_context_threshold_tokens=100))
+    assert claim.lease is not None
+    lease = claim.lease
+    assert world.pool.again(claim, lease, Failure("node_lost", "gone"), Verdict.NOTHING)
+    assert (claim.provider, claim.long) == ("b", True)
+    small = configuration(nodes, {"m": ["a", "b"]}, long_context_threshold_tokens=100)
+    small["models"][0]["context_window_tokens"] = 200
+    world.refresh(small)
+    assert not world.pool.again(claim, claim.lease, Failure("node_lost", "gone"), Verdict.NOTHING)
+
+
+def test_a_long_run_whose_long_slots_have_failed_is_told_how() -> None:
+    nodes = {"n1": [provider("a", long_context_capacity=1)], "n2": [provider("b", long_context_capacity=1)]}
+    world = World(configuration(nodes, {"m": ["a", "b"]}, long_context_threshold_tokens=100))
+    for name in nodes:
+        world.node(name)
+    claim, busy = ask(world.pool, tokens=500), ask(world.pool, tokens=500)
+    assert (claim.provider, busy.provider) == ("a", "b")
+    assert claim.lease is not None
+    assert world.pool.again(claim, claim.lease, Failure("rate_limited", "slow down"), Verdict.REACHED)
+    assert claim.waiting
+    without = {"n1": nodes["n1"], "n2": [provider("b")]}
+    world.refresh(configuration(without, {"m": ["a", "b"]}, long_context_threshold_tokens=100))
+    assert claim.code == "rate_limited"
+
+
+def test_retry_after_learns_from_runs_that_a_refresh_found_under_way() -> None:
+    settings = configuration({"n1": [provider("a")]}, {"m": ["a"]}, provider_pool={"max_queue": 1})
+    world = World(settings)
+    world.node("n1")
+    claim = ask(world.pool)
+    world.refresh(settings)
+    world.pass_time(20)
+    claim.end()
+    assert world.pool.groups["m"].service_ms == 20_000
+    refused = [ask(world.pool) for _ in range(3)][-1]
+    assert refused.failure is not None
+    assert (refused.code, refused.failure.retry_after_ms) == ("queue_full", 40_000)
