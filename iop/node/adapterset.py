@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 from twisted.internet.defer import DeferredLock, maybeDeferred
 from twisted.logger import Logger
 
 from iop import model as m
-from iop.errors import Failure
+from iop.errors import Failure, printable
 from iop.node.adapters.environment import Environment
 from iop.node.sessions import SessionStore
 
 PATIENCE = 30.0
 """Seconds that an adapter may take to start, and to stop."""
+
+MOST_FAULTS = 8
+"""Broken rules of one adapter's schema that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +167,9 @@ class AdapterSet:
     async def _make(self, name: str, config: m.AdapterConfig) -> Any:
         try:
             factory = self._factory(config.type)
-            where = _first_error(factory.settings_schema, config.settings)
-            if where is not None:
-                raise Failure("invalid_value", where)
+            faults = _faults(factory.settings_schema, config.settings)
+            if faults:
+                raise Failure("invalid_value", faults)
             state_dir = self._state_dir / "adapters" / name
             environment = Environment(name, self._reactor, state_dir, self._sessions)
             adapter = factory.make(config.settings, environment)
@@ -203,9 +208,30 @@ class AdapterSet:
             self._sessions.close()
 
 
-def _first_error(schema: Any, settings: Any) -> str | None:
-    """Say which setting breaks the schema, never its value."""
-    for error in sorted(Draft202012Validator(schema).iter_errors(dict(settings)), key=lambda e: list(map(str, e.path))):
-        where = ".".join(map(str, error.path)) or "the settings"
-        return f"{where} breaks the rule {error.validator!r} of the adapter's schema"
-    return None
+def _faults(schema: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Say which settings break the schema, and how, never with a value; "" when none does."""
+    errors = Draft202012Validator(schema).iter_errors(dict(settings))
+    said = [_fault(error) for error in sorted(errors, key=lambda error: list(map(str, error.path)))]
+    return ", ".join(list(dict.fromkeys(said))[:MOST_FAULTS])
+
+
+def _fault(error: ValidationError) -> str:
+    rule: Any = error.validator
+    demand: Any = error.validator_value
+    schema: Any = error.schema
+    instance: Any = error.instance
+    where = printable(".".join(map(str, error.path)))[:200]
+    inside = f" in {where}" if where else ""
+    if rule == "required":
+        return f"{_names(name for name in demand if name not in instance)} must be given{inside}"
+    if rule == "additionalProperties" and demand is False:
+        known, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
+        others = (name for name in instance if name not in known)
+        odd = (name for name in others if not any(re.search(pattern, name) for pattern in patterns))
+        return f"no setting of this type{inside}: {_names(odd)}"
+    wanted = f": {demand}" if isinstance(demand, str | int | float) and len(str(demand)) < 40 else ""
+    return f"{where or 'the whole'} breaks the rule {rule!r} of the adapter's schema{wanted}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return " and ".join(printable(name)[:64] for name in islice(names, MOST_FAULTS))

@@ -95,7 +95,8 @@ def test_an_adapter_that_cannot_be_made_is_listed_and_harms_no_other(logged: Any
     assert "refuses: word: this one cannot work" in applied.message
     assert "alien: no adapter type 'x' here" in applied.message
     assert "broken: it could not be made: ZeroDivisionError" in applied.message
-    assert "wrong: word breaks the rule 'type'" in applied.message
+    assert "wrong: word breaks the rule 'type' of the adapter's schema: string" in applied.message
+    assert "odd: no setting of this type: colour" in applied.message
     assert world.adapters.adapter("a") is world.made[0]
     assert [type(error) for error in logged.failures()] == [ZeroDivisionError]
 
@@ -105,6 +106,31 @@ def test_a_message_about_settings_never_holds_their_value() -> None:
     (applied,) = world.register(scripted("a", word=["sk-secret"]), scripted("b", password="sk-secret"))
     assert applied.failed == ("a", "b")
     assert "sk-secret" not in applied.message
+
+
+def test_every_fault_of_the_settings_is_said_and_names_the_setting() -> None:
+    world = World()
+    world.factory.settings_schema = {
+        "required": ["host", "port"],
+        "properties": {
+            "host": {"type": "string"},
+            "port": {"type": "integer"},
+            "inner": {"required": ["a"], "additionalProperties": False},
+        },
+        "patternProperties": {"_ms$": {"type": "integer", "maximum": 10}},
+        "additionalProperties": False,
+    }
+    (applied,) = world.register(scripted("a", host="sk-secret", gap_ms=11, inner={"b": "sk-secret"}, two="2", three=3))
+    said = applied.message.removeprefix("a: ").split(", ")
+    assert sorted(said) == [
+        "a must be given in inner",
+        "gap_ms breaks the rule 'maximum' of the adapter's schema: 10",
+        "no setting of this type in inner: b",
+        "no setting of this type: two and three",
+        "port must be given",
+    ]
+    (applied,) = world.register(scripted("a", host="h", port=1, **{"\x1b[2J" + "x" * 500: 1}))
+    assert applied.message == f"a: no setting of this type: ?[2J{'x' * 60}"
 
 
 def test_one_that_failed_is_tried_again_with_the_next_registration() -> None:
