@@ -14,7 +14,7 @@ from iop.node.config import CREDENTIAL
 
 ETC = Path(__file__).parents[3] / "etc"
 OVERLAYS = [ETC / "overlay.secrets.yaml"]
-EXAMPLES = sorted(path for path in ETC.glob("*.yaml") if path not in OVERLAYS)
+EXAMPLES = sorted(path for path in [*ETC.glob("*.yaml"), *ETC.glob("examples/*/*.yaml")] if path not in OVERLAYS)
 
 
 def environ(*files: Path) -> dict[str, str]:
@@ -74,7 +74,7 @@ def test_the_overlay_lies_over_the_first_example() -> None:
 def test_they_are_all_there() -> None:
     names = {path.name for path in EXAMPLES}
     assert {"edge.yaml", "one-machine.yaml", "mixed-pool.yaml", "cli-agents.yaml", "three-nodes.yaml"} <= names
-    assert "systemd-credentials.yaml" in names
+    assert {"systemd-credentials.yaml", "linechat.yaml"} <= names
 
 
 @pytest.mark.slow

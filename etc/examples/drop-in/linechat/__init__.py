@@ -1,0 +1,1 @@
+"""An adapter type for IOP that is no part of IOP: a backend that speaks lines of JSON over TCP."""
