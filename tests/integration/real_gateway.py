@@ -75,6 +75,7 @@ class Gateway:
 
     :param providers: made by :func:`provider`; each is a model of its own name.
     :param settings: more of the edge's configuration; ``openai`` is merged.
+    :ivar node_environ: variables of nodes that are started from now on.
     """
 
     def __init__(self, folder: Path, *providers: Mapping[str, Any], **settings: Any) -> None:
@@ -88,6 +89,7 @@ class Gateway:
         self.edge: Child
         self.node: Child
         self._children: list[Child] = []
+        self.node_environ: dict[str, str] = {}
 
     def _config(self, providers: Any, settings: dict[str, Any]) -> dict[str, Any]:
         token = {"token_ref": "tests", "token_hash_sha256": sha256(KEY.encode()).hexdigest(), "principal_ref": "tests"}
@@ -141,10 +143,10 @@ class Gateway:
         """Start a node beside the gateway's own."""
         options = ["iop-node", "--edge", f"tcp:127.0.0.1:{self.node_port}", "--token-file", str(token_path)]
         options += ["--state-dir", str(self.folder / name)]
-        return self._child(name, options)
+        return self._child(name, options, self.node_environ)
 
-    def _child(self, name: str, options: list[str]) -> Child:
-        child = Child(name, [TWISTD, "-n", "--pidfile=", *options], self.folder, measured=True)
+    def _child(self, name: str, options: list[str], environ: Mapping[str, str] | None = None) -> Child:
+        child = Child(name, [TWISTD, "-n", "--pidfile=", *options], self.folder, measured=True, environ=environ)
         self._children.append(child)
         return child
 

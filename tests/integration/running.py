@@ -13,7 +13,7 @@ import sysconfig
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,19 +58,32 @@ class Child:
     :cvar alive: every child that was started and has not been seen to end.
     :cvar started: every child with a log worth showing.
     :param measured: whether it is part of the product, so that a coverage run follows it.
+    :param environ: variables over those of the tests.
     """
 
     alive: list[Child] = []
     started: list[Child] = []
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path, *, measured: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        measured: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.log_path = folder / f"{name}.log"
-        environ = {k: v for k, v in os.environ.items() if measured or not k.startswith("COVERAGE_")}
+        inherited = {k: v for k, v in os.environ.items() if measured or not k.startswith("COVERAGE_")}
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environ
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=inherited | dict(environ or {}),
             )
         Child.alive.append(self)
         Child.started.append(self)
