@@ -98,7 +98,6 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     empty, _ = _rate(lambda number: None, seconds)
 
-    gc.freeze()  # as an edge does when it is up
     for groups, shape in ((100, "100 models"), (1, "one model")):
         for words, rate, longest in _figures(groups, seconds):
             each = f"{empty / rate:7.1f} empty loops each"
@@ -114,7 +113,6 @@ def _figures(groups: int, seconds: float) -> Iterator[tuple[str, float, float]]:
         assert held is not None
         held.release()
 
-    yield "nobody waits", *_rate(take_and_give, seconds)
     crowded, queue = _pool(groups), deque[_Run]()
     for number in range(PROVIDERS * CAPACITY + 10_000):
         _arrive(crowded, number, queue)
@@ -126,6 +124,9 @@ def _figures(groups: int, seconds: float) -> Iterator[tuple[str, float, float]]:
         run.held.release()
         _arrive(crowded, number, queue)
 
+    gc.collect()
+    gc.freeze()  # as an edge does when it is up
+    yield "nobody waits", *_rate(take_and_give, seconds)
     yield "10,000 wait", *_rate(end_and_arrive, seconds)
 
 
