@@ -166,7 +166,7 @@ def test_a_node_that_does_not_say_keeps_nobody_waiting_for_long() -> None:
     operator.world.node("n1").deaf_to_queries = True
     client = operator.client("/v1/status")
     assert client.data == b""
-    operator.world.net.run(5)
+    operator.world.net.run(1)
     assert client.answer.json["nodes"][0]["usage"] is None
 
 

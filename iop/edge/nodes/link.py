@@ -122,10 +122,10 @@ class NodeLink:
         self.wire.send(m.NodeConfigRefreshRequest(request_id, payload))
         return answer
 
-    def query(self, type: str) -> Deferred[m.NodeCommandResponse]:
+    def query(self, type: str, patience: float = QUERY_PATIENCE) -> Deferred[m.NodeCommandResponse]:
         """Ask the node how it is; fails with :class:`~iop.wire.calls.Unanswered`."""
         assert self.wire is not None
-        request_id, answer = self.wire.calls.ask(QUERY_PATIENCE)
+        request_id, answer = self.wire.calls.ask(patience)
         self.wire.send(m.NodeCommandRequest(request_id, type))
         return answer
 

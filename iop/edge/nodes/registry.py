@@ -22,7 +22,7 @@ from zope.interface import implementer
 
 from iop import model as m
 from iop.edge.config import model as config
-from iop.edge.nodes.link import NodeLink
+from iop.edge.nodes.link import QUERY_PATIENCE, NodeLink
 from iop.edge.nodes.payload import payload_of
 from iop.errors import Failure, printable
 from iop.interfaces import IRefreshable
@@ -112,7 +112,7 @@ class Registry:
         """Return every link, registered or not."""
         return [e.link for e in self.entries.values() if e.link is not None] + list(self._strangers)
 
-    def query(self, node_id: str, type: str) -> Deferred[dict[str, Any]]:
+    def query(self, node_id: str, type: str, patience: float = QUERY_PATIENCE) -> Deferred[dict[str, Any]]:
         """Ask a node how it is; return a Deferred of its report, ``truncated`` where something was left out.
 
         It fails with a Failure: ``unknown_url`` for no such node or query, ``no_provider`` for one that is not there,
@@ -136,7 +136,7 @@ class Registry:
             reason.trap(Unanswered)
             raise Failure("upstream_timeout", f"node {node_id}: {reason.getErrorMessage()}")
 
-        return entry.link.query(type).addCallbacks(report, unanswered)
+        return entry.link.query(type, patience).addCallbacks(report, unanswered)
 
     # ---- Registrar ----------------------------------------------------------------------------------------------
 

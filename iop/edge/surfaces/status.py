@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.defer import DeferredList
 
@@ -17,10 +17,14 @@ from iop.edge.runs import Runs
 from iop.model import Health
 
 
+PATIENCE: Final = 1.0
+"""Seconds that a status waits for what nodes say: one that hangs must not hide how the others are."""
+
+
 async def usage_of(nodes: Registry) -> dict[str, dict[str, Any]]:
     """Ask every node that is there for its usage; one that does not answer is left out."""
     there = [node_id for node_id, entry in nodes.entries.items() if entry.usable]
-    asked = await DeferredList([nodes.query(node_id, "USAGE") for node_id in there], consumeErrors=True)
+    asked = await DeferredList([nodes.query(each, "USAGE", PATIENCE) for each in there], consumeErrors=True)
     return {node_id: report for node_id, (answered, report) in zip(there, asked, strict=True) if answered}
 
 
