@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters.ollama.chat import EFFORTS, UNASKED, chat_request, encoded, parsed
+from iop.node.adapters.ollama.messages import NO_OBJECT
 from iop.node.adapters.ollama.models import model_names
 from iop.node.adapters.ollama.reply import MAX_LINE, Reply, refusal, refuses_tools
 
@@ -75,14 +76,14 @@ def test_tool_calls_and_results() -> None:
         ({}, {}, False),
         ({"arguments": None}, {}, False),
         ({"arguments": {"a": 1}}, {"a": 1}, False),
-        ({"arguments": "{oops"}, {}, True),
-        ({"arguments": "[1]"}, {}, True),
-        ({"arguments": "[" * 100_000}, {}, True),
-        ({"arguments": 7}, {}, True),
+        ({"arguments": "{oops"}, {NO_OBJECT: "{oops"}, True),
+        ({"arguments": "[1]"}, {NO_OBJECT: "[1]"}, True),
+        ({"arguments": "[" * 100_000}, {NO_OBJECT: "[" * 100_000}, True),
+        ({"arguments": 7}, {NO_OBJECT: 7}, True),
     ],
 )
 def test_arguments_that_a_model_wrote(function: Any, arguments: Any, warned: bool) -> None:
-    """OL-01 bad_history, TD-03: nothing is no argument; nonsense is none either, and somebody is told."""
+    """OL-01 bad_history, TD-03: nothing is no argument; nonsense is marked as such, and somebody is told."""
     message = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f", **function}}]}
     made = chat_request({"messages": [message]}, "t")
     assert made.body["messages"][0]["tool_calls"][0]["function"]["arguments"] == arguments

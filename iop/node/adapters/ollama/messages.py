@@ -19,6 +19,10 @@ def wrong(param: str, what: str) -> Failure:
     return Failure("invalid_value", f"`{param}` must be {what}", param=param)
 
 
+NO_OBJECT: Final = "not_a_json_object"
+"""Under this name the backend gets arguments that are no object: the model shall see what it wrote."""
+
+
 class Conversation:
     """Messages, taken one by one.
 
@@ -100,17 +104,18 @@ class Conversation:
 
     def _arguments(self, arguments: Any, path: str) -> JsonObject:
         """Return them as the object that Ollama wants; the model wrote them, so they need not be one."""
+        written = arguments
         if isinstance(arguments, str) and arguments.strip():
             try:
                 arguments = json.loads(arguments)
             except (ValueError, RecursionError):
-                arguments = [arguments]
+                arguments = None
         elif arguments is None or isinstance(arguments, str):
             arguments = {}
         if isinstance(arguments, dict):
             return arguments
-        self.warnings.append(f"{path} is no JSON object, the backend gets an empty one")
-        return {}
+        self.warnings.append(f"{path} is no JSON object, the backend gets it as {NO_OBJECT}")
+        return {NO_OBJECT: written}
 
     def _result(self, turn: JsonObject, message: JsonObject) -> None:
         id, name = message.get("tool_call_id"), message.get("name")
