@@ -88,8 +88,9 @@ class MemoryProcesses(Processes):
         self.children.append(child)
         return Started(child, child.pid, str(child.pid))
 
-    def signal(self, child: Started, number: int) -> None:
+    def signal(self, child: Started, number: int) -> bool:
         self.children[child.group - 100].end(0, number)
+        return True
 
     def sweep(self, child: Started) -> None: ...
 

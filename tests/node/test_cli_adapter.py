@@ -279,12 +279,18 @@ async def test_cancelling_leaves_no_process(world: World, prompt: str) -> None:
     assert sink.end is None
 
 
+@pytest.mark.parametrize("grace_ms", [0, 20_000])
 @ensureDeferred
-async def test_cancelling_at_once(world: World) -> None:
+async def test_cancelling_at_once(folder: Path, grace_ms: int) -> None:
+    """CL-05: nobody heeds a signal while a child is being made; it does not last for the grace time, or for ever."""
+    sleeper = {"command": "sleep", "args": ["300"], "output_format": "text", "mode": "oneshot"}
+    world = World(folder, env={"FOLDER": str(folder)}, grace_ms=grace_ms, **sleeper)
     _, done = world.begin("hang")
+    began = time.monotonic()
     done.cancel()
     await done
     assert world.alive == []
+    assert time.monotonic() - began < 5
 
 
 @ensureDeferred

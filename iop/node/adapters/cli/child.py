@@ -20,6 +20,9 @@ LONGEST_LINE: Final = 8 << 20
 TAIL: Final = 4 << 10
 """Bytes of stderr that are kept, the last ones."""
 
+LAUNCH: Final = 0.01
+"""Seconds after which a child that led no group yet, so that nobody heard a signal, is signalled again."""
+
 QUIET: Final = 0.1
 """Seconds for which stdout must be silent once the child is gone: a grandchild may hold it open for ever."""
 
@@ -141,6 +144,7 @@ class Child(ProcessProtocol):
         self._gone = True
         self._status = (value.exitCode, value.signal)
         self._stop("grace")
+        self._stop("again")
         self._sweep()
         if not self._paused:
             self._later("quiet", QUIET, self._silent)
@@ -241,14 +245,20 @@ class Child(ProcessProtocol):
             return
         self._stdout("resumeProducing")  # a child that waits on a full pipe must be able to end
         if "grace" not in self._timers:
-            self._processes.signal(self._child, signal.SIGINT)
             self._later("grace", self._grace, self._kill)
+            self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
+        assert self._processes is not None
+        assert self._child is not None
+        if not self._processes.signal(self._child, signal.SIGINT):
+            self._later("again", LAUNCH, self._ask_to_end)
 
     def _kill(self) -> None:
         assert self._processes is not None
         assert self._child is not None
-        self._processes.signal(self._child, signal.SIGKILL)
-        self._sweep()
+        self._stop("again")
+        self._processes.kill(self._child)
 
     def _sweep(self) -> None:
         if self._processes is not None and self._child is not None:

@@ -9,9 +9,9 @@ import signal
 import sys
 
 if __name__ == "__main__":
-    os.setsid()
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):  # what Python or a shell in the background set aside
         signal.signal(number, signal.SIG_DFL)
+    os.setsid()  # from here on its group can be signalled, and heeds it
     try:
         os.execv(sys.argv[1], sys.argv[2:])
     except OSError as error:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IReactorProcess
 from twisted.internet.protocol import ProcessProtocol
 
@@ -65,10 +66,22 @@ class Processes:
         self._write_down(group, marker)
         return Started(transport, group, marker)
 
-    def signal(self, child: Started, number: int) -> None:
-        """Signal its group, as far as there is one."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+    def signal(self, child: Started, number: int) -> bool:
+        """Signal its group; return False while it leads none yet, as in the moments after :meth:`start`."""
+        try:
             os.killpg(child.group, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+    def kill(self, child: Started) -> None:
+        """Kill one that has not ended, with everything that is left of it."""
+        if not self.signal(child, signal.SIGKILL):
+            with contextlib.suppress(ProcessExitedAlready):
+                child.transport.signalProcess("KILL")
+        self.sweep(child)
 
     def sweep(self, child: Started) -> None:
         """Kill everything that is left of it, wherever it put itself."""
