@@ -2,6 +2,9 @@
 
 The last message of a chat request is an order: a word of :data:`ORDERS` and its numbers, such as ``drip 20 0.1``; any
 other text is answered at once. ``GET /stats`` counts what is open, what was asked and what was sent.
+
+A model of :data:`REFUSALS` refuses tools, as the server of that name does. One that is told of tools in its system
+message writes a call, and says :data:`SENTENCE` once it has the result.
 """
 
 from __future__ import annotations
@@ -17,6 +20,15 @@ from typing import Any
 CHUNK = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 1, "model": "fake"}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
 PIECE = "x" * 16_000
+
+SENTENCE = "Every answer of this model is the same short line."
+WRITTEN = '<tool_call>\n{"name": "weather", "arguments": {"city": "Ulm"}}\n</tool_call>'
+
+_VLLM = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+REFUSALS: dict[str, tuple[int, dict[str, Any]]] = {
+    "vllm": (400, {"message": _VLLM, "type": "BadRequestError", "param": None, "code": 400}),
+    "llama.cpp": (500, {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}),
+}
 
 
 class Gone(Exception):
@@ -52,7 +64,10 @@ class Answer:
         if self.stream:
             await self.chunk({"role": "assistant", "content": ""})
         else:
-            await self.piece(b'{"id":"chatcmpl-fake","object":"chat.completion","choices":[{"message":{"content":"')
+            await self.piece(
+                b'{"id":"chatcmpl-fake","object":"chat.completion","created":1,"model":"fake",'
+                b'"choices":[{"message":{"role":"assistant","content":"'
+            )
 
     async def piece(self, data: bytes) -> None:
         """Send a part of a chunked body."""
@@ -69,7 +84,7 @@ class Answer:
         if self.stream:
             await self.chunk({"content": text})
         else:
-            await self.piece(text.encode())
+            await self.piece(json.dumps(text)[1:-1].encode())
 
     async def end(self) -> None:
         """Finish what :meth:`begin` began."""
@@ -92,6 +107,14 @@ class Answer:
 async def say(answer: Answer, *words: str) -> None:
     await answer.begin()
     await answer.text(" ".join(words))
+    await answer.end()
+
+
+async def write(answer: Answer, text: str) -> None:
+    """Say it in small pieces."""
+    await answer.begin()
+    for at in range(0, len(text), 5):
+        await answer.text(text[at : at + 5])
     await answer.end()
 
 
@@ -233,7 +256,15 @@ class Backend:
         return not watch.done() or watch.cancelled()
 
     async def _obey(self, answer: Answer, document: dict[str, Any]) -> None:
-        word, *numbers = str(document["messages"][-1]["content"]).split()
+        first, last = (str(document["messages"][at]["content"]) for at in (0, -1))
+        if document.get("tools") and document.get("model") in REFUSALS:
+            status, error = REFUSALS[document["model"]]
+            await answer.document(status, {"error": error})
+            return
+        if "<tools>" in first:
+            await write(answer, SENTENCE if "<tool_response>" in last else WRITTEN)
+            return
+        word, *numbers = last.split()
         if word in ORDERS:
             await ORDERS[word](answer, *numbers)
         else:

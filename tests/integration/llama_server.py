@@ -1,7 +1,9 @@
-"""llama.cpp's own HTTP server, from the ``xllamacpp`` wheel, as a program: ``llama_server.py MODEL NAME PORT CONTEXT``.
+"""llama.cpp's own HTTP server, from the ``xllamacpp`` wheel, as a program: ``llama_server.py MODEL NAME PORT CONTEXT
+[plain]``.
 
 The wheel runs the server inside the process that imports it, on threads that take signals their own way; so they are
-blocked before the import, and waited for. NAME is what ``/v1/models`` says; two slots share CONTEXT.
+blocked before the import, and waited for. NAME is what ``/v1/models`` says; two slots share CONTEXT. With ``plain`` it
+is as without ``--jinja``: the model's own template is not used, and tools are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 STOP = {signal.SIGTERM, signal.SIGINT}
 
 
-def serve(model: str, name: str, port: int, context: int) -> None:
+def serve(model: str, name: str, port: int, context: int, *, plain: bool) -> None:
     """Serve until told to stop."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
     import xllamacpp
@@ -25,7 +27,8 @@ def serve(model: str, name: str, port: int, context: int) -> None:
     p.n_ctx, p.n_parallel, p.n_batch, p.n_ubatch = context, 2, 256, 256
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
     p.sampling.temp, p.sampling.seed = 0.0, 1
-    p.use_jinja = p.endpoint_slots = p.offline = True
+    p.use_jinja = not plain
+    p.endpoint_slots = p.offline = True
     p.warmup = p.ui = p.fit_params = False
     server = xllamacpp.Server(p)
     signal.sigwait(STOP)
@@ -34,4 +37,4 @@ def serve(model: str, name: str, port: int, context: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), plain=sys.argv[5:] == ["plain"])

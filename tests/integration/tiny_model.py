@@ -23,6 +23,8 @@ AT_ONCE, END_OF_TURN, CALLS = "<|im_start|>", "<|im_end|>", "<|im_call|>"
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 RESULT, RESULT_END = "<tool_response>", "</tool_response>"
 NEWLINE = "\n"
+WRITTEN = (CALL, '{"name":', '▁"weather",', '▁"arguments":', '▁{"city":', '▁"Ulm"}}', CALL_END)
+"""What a model says that was taught to write a call as text, whatever it is asked."""
 
 TEMPLATE = """
 {%- if tools %}
@@ -79,7 +81,7 @@ SLOW = Size(layers=4, feed_forward=8192, context=16384)
 class Vocabulary:
     """Pieces in the order of their ids, as a SentencePiece model has them: bytes, marks, letters, words."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Iterable[str] = WORDS) -> None:
         self.pieces: list[str] = []
         self.kinds: list[int] = []
         self.scores: list[float] = []
@@ -97,7 +99,7 @@ class Vocabulary:
             self._add(mark, kind.USER_DEFINED)
         for letter in ("▁", *map(chr, range(33, 127))):
             self._add(letter, kind.NORMAL, -1000.0 - ord(letter) / 1e5)
-        for word in WORDS:  # pieces are merged pair by pair, so each beginning of a word is a piece too
+        for word in words:  # pieces are merged pair by pair, so each beginning of a word is a piece too
             for length in range(2, len(word) + 1):
                 self._add(word[:length], kind.NORMAL, -float(length))
 
@@ -124,7 +126,8 @@ class NextWord:
 
     def __init__(self, words: Vocabulary, size: Size) -> None:
         self._ids = words.ids
-        own = sorted({words.ids[piece] for piece in (*WORDS, NEWLINE, CALLS, CALL, CALL_END)})
+        named = (*WORDS, *WRITTEN, NEWLINE, CALLS, CALL, CALL_END)
+        own = sorted({words.ids[piece] for piece in named if piece in words.ids})
         chance = np.random.default_rng(20)
         rest = size.embedding - 1 - len(own)
         length = size.embedding - self.BIAS**2
@@ -165,10 +168,18 @@ def taught(words: Vocabulary, size: Size, *, endless: bool) -> NextWord:
     return table
 
 
-def write(path: Path, size: Size = QUICK, *, endless: bool = False) -> None:
+def taught_to_write(words: Vocabulary, size: Size) -> NextWord:
+    """Return weights that say :data:`WRITTEN`."""
+    table = NextWord(words, size)
+    for piece, following in zip((NEWLINE, *WRITTEN), (*WRITTEN, END_OF_TURN), strict=True):
+        table.after(piece, following)
+    return table
+
+
+def write(path: Path, size: Size = QUICK, *, endless: bool = False, calls_as_text: bool = False) -> None:
     """Write the model file."""
-    words = Vocabulary()
-    table = taught(words, size, endless=endless)
+    words = Vocabulary((*WORDS, *WRITTEN) if calls_as_text else WORDS)
+    table = taught_to_write(words, size) if calls_as_text else taught(words, size, endless=endless)
     out = gguf.GGUFWriter(str(path), "llama")
     out.add_name("tiny")
     out.add_context_length(size.context)
