@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import openai
-from running import TWISTD, Child, answers, free_port, get, python
+from running import HERE, TWISTD, Child, answers, free_port, get, python
 
 from iop.cli.ask import ask
 
 KEY = "sk-the-key-of-these-tests"
 NODE_TOKEN = "the-node-token-of-these-tests"
+AGENT = str(HERE.parent / "node" / "fake_agent.py")
 
 
 class Backend:
@@ -64,34 +67,56 @@ def provider(id: str, backend: Backend, type: str, **settings: Any) -> dict[str,
     capacity = settings.pop("capacity", 2000)
     target = settings.pop("target", id)
     health = settings.pop("health", {"interval_ms": 0})
-    adapter = {"name": id, "type": "openai_compat", "base_url": f"{backend.url}/v1", **settings}
+    adapter_type = "ollama" if type == "ollama" else "openai_compat"
+    adapter = {"name": id, "type": adapter_type, "base_url": f"{backend.url}/v1", **settings}
     entry = {"id": id, "type": type, "category": "api", "adapter": id, "models": [target]}
     entry |= {"capacity": capacity, "health": health}
+    return {"adapter": adapter, "provider": entry}
+
+
+def agent(id: str, **settings: Any) -> dict[str, Any]:
+    """Return a provider that runs the fake agent as the model ``id``, in sessions."""
+    capacity = settings.pop("capacity", 2000)
+    adapter = {"name": id, "type": "cli", "command": sys.executable, "args": ["-S", AGENT], "mode": "session"}
+    adapter |= {"output_format": "claude_stream_json", "resume_args": ["--resume", "{session}"], **settings}
+    entry = {"id": id, "type": "cli", "category": "cli", "adapter": id, "models": [id]}
+    entry |= {"capacity": capacity, "health": {"interval_ms": 0}}
     return {"adapter": adapter, "provider": entry}
 
 
 class Gateway:
     """One edge and one node, which may be ended and started again.
 
-    :param providers: made by :func:`provider`; each is a model of its own name.
+    :param providers: made by :func:`provider` and :func:`agent`; each is a model of its own name.
+    :param groups: more models, each with the ids of its providers.
+    :param node_options: of the node's command line.
     :param settings: more of the edge's configuration; ``openai`` is merged.
     :ivar node_environ: variables of nodes that are started from now on.
     """
 
-    def __init__(self, folder: Path, *providers: Mapping[str, Any], **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *providers: Mapping[str, Any],
+        groups: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        node_options: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.node_options = node_options
         self.port, self.node_port = free_port(), free_port()
         self.config_path = folder / "edge.json"
         self.token_path = folder / "node-token"
         self.token_path.write_text(NODE_TOKEN + "\n")
-        self.config_path.write_text(json.dumps(self._config(providers, settings), indent=1))
+        self.config_path.write_text(json.dumps(self._config(providers, groups, settings), indent=1))
         self.edge: Child
         self.node: Child
         self._children: list[Child] = []
         self.node_environ: dict[str, str] = {}
 
-    def _config(self, providers: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    def _config(self, providers: Any, groups: Any, settings: dict[str, Any]) -> dict[str, Any]:
+        models = {each["provider"]["id"]: [each["provider"]["id"]] for each in providers} | dict(groups)
         token = {"token_ref": "tests", "token_hash_sha256": sha256(KEY.encode()).hexdigest(), "principal_ref": "tests"}
         # a thousand clients come at once; a connection that finds the queue full comes again a second later
         surface = {"listen": f"tcp:{self.port}:interface=127.0.0.1:backlog=1024", "principal_tokens": [token]}
@@ -106,7 +131,7 @@ class Gateway:
                     "providers": [each["provider"] for each in providers],
                 }
             ],
-            "models": [{"id": each["provider"]["id"], "providers": [each["provider"]["id"]]} for each in providers],
+            "models": [{"id": id, "providers": list(ids)} for id, ids in models.items()],
             **settings,
             "openai": surface | settings.get("openai", {}),
         }
@@ -137,12 +162,12 @@ class Gateway:
         self.edge = self._child("edge", options)
 
     def start_node(self) -> None:
-        self.node = self.another_node("node", self.token_path)
+        self.node = self.another_node("node", self.token_path, *self.node_options)
 
-    def another_node(self, name: str, token_path: Path) -> Child:
+    def another_node(self, name: str, token_path: Path, *more: str) -> Child:
         """Start a node beside the gateway's own."""
         options = ["iop-node", "--edge", f"tcp:127.0.0.1:{self.node_port}", "--token-file", str(token_path)]
-        options += ["--state-dir", str(self.folder / name)]
+        options += ["--state-dir", str(self.folder / name), *more]
         return self._child(name, options, self.node_environ)
 
     def _child(self, name: str, options: list[str], environ: Mapping[str, str] | None = None) -> Child:

@@ -101,6 +101,10 @@ class Child:
         return self._process.poll()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def resident(self) -> int:
         """Bytes of memory it holds now."""
         with open(f"/proc/{self._process.pid}/statm") as file:

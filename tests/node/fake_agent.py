@@ -50,6 +50,11 @@ def hang() -> None:
     time.sleep(300)
 
 
+def mute() -> None:
+    """Not even say which session it is."""
+    time.sleep(300)
+
+
 def deaf() -> None:
     """The same, whatever it is told politely; with children that hold its stdout and are as deaf, one in a session."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -79,8 +84,9 @@ def line(size: str) -> None:
     result("fine")
 
 
-def fail(status: str) -> None:
-    sys.stderr.write("not logged in\n")
+def fail(status: str, *words: str) -> None:
+    """End with these words on stderr."""
+    sys.stderr.write((" ".join(words) or "not logged in") + "\n")
     sys.exit(int(status))
 
 
@@ -100,7 +106,7 @@ def stray() -> None:
     result("hello?")
 
 
-ORDERS = {order.__name__: order for order in (tell, hang, deaf, leave, flood, line, fail, refuse, die, stray)}
+ORDERS = {order.__name__: order for order in (tell, hang, mute, deaf, leave, flood, line, fail, refuse, die, stray)}
 
 
 def main() -> None:
@@ -109,7 +115,7 @@ def main() -> None:
     prompt = words[at + 1] if at is not None else sys.stdin.read()
     session = words[words.index("--resume") + 1] if "--resume" in words else f"agent-{os.getpid()}"
     order, *numbers = prompt.split() or [""]
-    if order != "stray":
+    if order not in ("stray", "mute"):
         emit(type="system", subtype="init", session_id=session)
     if order in ORDERS:
         ORDERS[order](*numbers)
