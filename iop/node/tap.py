@@ -12,6 +12,7 @@ from twisted.python import usage
 
 from iop.errors import Failure
 from iop.node.adapters import plugin
+from iop.node.adapters.cli.processes import reap_orphans
 from iop.node.adapterset import AdapterSet
 from iop.node.config import NodeSettings, edge_endpoint, read_token, roots
 from iop.node.sessions import SessionStore
@@ -49,7 +50,14 @@ class Node(OrderedServices):
             tls_host(settings.edge),
             where=settings.edge,
         )
+        self._state_dir = settings.state_dir
         super().__init__([self.uplink], failed)
+
+    def startService(self) -> None:
+        """Start, but end first what a node before this one left, whether its adapters are still configured or not."""
+        for records in self._state_dir.glob("adapters/*/children"):
+            reap_orphans(records)
+        super().startService()
 
 
 class Options(usage.Options):

@@ -95,20 +95,8 @@ class Processes:
     # ---- after a crash ------------------------------------------------------------------------------------------
 
     def reap_orphans(self) -> int:
-        """Kill what a node before this one left; return how many of its children were still there.
-
-        An id may be another process's by now: its start time and its marker must both be those written down.
-        """
-        found = 0
-        for path in list(self._records.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                said = json.loads(path.read_text())
-                group, marker, begun = int(said["group"]), str(said["marker"]), int(said["begun"])
-                same = begun == _begun(group) and _carries(group, marker)
-                found += _kill(group if same else 0, marker) > 0
-            with contextlib.suppress(OSError):
-                path.unlink()
-        return found
+        """Kill what a node before this one left; return how many of its children were still there."""
+        return reap_orphans(self._records)
 
     def _write_down(self, group: int, marker: str) -> None:
         self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -117,6 +105,23 @@ class Processes:
 
     def _record(self, marker: str) -> Path:
         return self._records / f"{marker}.json"
+
+
+def reap_orphans(records: Path) -> int:
+    """Kill the children that are written down in a directory; return how many of them were still there.
+
+    An id may be another process's by now: its start time and its marker must both be those written down.
+    """
+    found = 0
+    for path in list(records.glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            said = json.loads(path.read_text())
+            group, marker, begun = int(said["group"]), str(said["marker"]), int(said["begun"])
+            same = begun == _begun(group) and _carries(group, marker)
+            found += _kill(group if same else 0, marker) > 0
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return found
 
 
 def _kill(group: int, marker: str) -> int:
