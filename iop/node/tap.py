@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.logger import Logger
 from twisted.python import usage
 
 from iop.errors import Failure
@@ -32,6 +33,8 @@ class Node(OrderedServices):
     :param failed: told why it could not start.
     """
 
+    _log = Logger()
+
     def __init__(self, settings: NodeSettings, reactor: Any, failed: Any = fatal) -> None:
         self.drain = Drain(reactor)
         sessions = SessionStore(settings.state_dir / "sessions.sqlite3", reactor.seconds)
@@ -55,8 +58,9 @@ class Node(OrderedServices):
 
     def startService(self) -> None:
         """Start, but end first what a node before this one left, whether its adapters are still configured or not."""
-        for records in self._state_dir.glob("adapters/*/children"):
-            reap_orphans(records)
+        left = sum(map(reap_orphans, self._state_dir.glob("adapters/*/children")))
+        if left:
+            self._log.warn("children of {count} runs were left behind; they are killed", count=left)
         super().startService()
 
 

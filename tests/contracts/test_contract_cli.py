@@ -96,9 +96,6 @@ class MemoryProcesses(Processes):
 
     def forget(self, child: Started) -> None: ...
 
-    def reap_orphans(self) -> int:
-        return 0
-
 
 class TestCLIAdapter(AdapterContract):
     factory = factory

@@ -16,7 +16,6 @@ from iop.edge.pool.pool import Pool
 from iop.edge.runs import Runs
 from iop.model import Health
 
-
 PATIENCE: Final = 1.0
 """Seconds that a status waits for what nodes say: one that hangs must not hide how the others are."""
 

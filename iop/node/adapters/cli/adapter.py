@@ -65,11 +65,7 @@ class CLIAdapter:
     # ---- IAdapter -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        left = self._processes.reap_orphans()
-        if left:
-            self._environment.log.warn(
-                "{name}: children of {count} runs were left behind; killed", name=self._name, count=left
-            )
+        pass
 
     def stop(self) -> Deferred[Any]:
         children = list(self._children)

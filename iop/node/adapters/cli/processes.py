@@ -92,12 +92,6 @@ class Processes:
         with contextlib.suppress(OSError):
             self._record(child.marker).unlink()
 
-    # ---- after a crash ------------------------------------------------------------------------------------------
-
-    def reap_orphans(self) -> int:
-        """Kill what a node before this one left; return how many of its children were still there."""
-        return reap_orphans(self._records)
-
     def _write_down(self, group: int, marker: str) -> None:
         self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
         said = {"group": group, "marker": marker, "begun": _begun(group)}
