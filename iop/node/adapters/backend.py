@@ -71,9 +71,11 @@ class Backend:
         """
         headers = {b"content-type": b"application/json", b"accept-encoding": b"identity"}
         if request.http is not None:
-            headers |= {n.encode("latin-1"): v.encode("latin-1", "replace") for n, v in request.http.headers}
-        headers |= self._headers
-        headers |= _encoded(request.secret_headers)
+            for name, value in request.http.headers:
+                headers[name.encode("latin-1")] = value.encode("latin-1", "replace")
+        headers.update(self._headers)
+        if request.secret_headers:
+            headers.update(_encoded(request.secret_headers))
         return self._client.request(method, target, headers.items(), body, answer, timers or self.timers)
 
     def fetch(self, target: str) -> Deferred[tuple[int, bytes]]:

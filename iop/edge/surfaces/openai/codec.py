@@ -163,7 +163,7 @@ class Errand(NamedTuple):
     def parse(cls, document: Document, headers: Mapping[bytes, bytes]) -> Errand:
         """Read it, from the body's ``metadata`` first; :raises Failure: ``invalid_value``."""
         said = document.get("metadata")
-        if type(said) is not tuple and not _OF_ERRANDS & headers.keys():
+        if said is None and _SESSION not in headers and _WORKSPACE not in headers:
             return _NO_ERRAND  # nearly always
         given = {name: value for name, value in said if isinstance(value, str)} if type(said) is tuple else {}
         session = given.pop("session_id", "") or headers.get(_SESSION, b"").decode("latin-1")
@@ -179,7 +179,6 @@ class Errand(NamedTuple):
 
 _SESSION: Final = b"x-iop-session"
 _WORKSPACE: Final = b"x-iop-workspace"
-_OF_ERRANDS: Final = frozenset((_SESSION, _WORKSPACE))
 _SESSION_ID: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
 _NO_ERRAND: Final = Errand()
 
