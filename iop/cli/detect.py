@@ -1,16 +1,19 @@
-"""What serves models on this machine: asked on the usual ports, by ``GET /v1/models``."""
+"""What this machine has: model servers, asked on their usual ports, and coding agents, looked for in PATH."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from iop.errors import Failure
 from iop.http.client import Client, Origin, Timers
 from iop.http.fetch import fetch
+from iop.node.adapters.ollama.models import model_names
 from iop.node.adapters.openai_compat.models import model_ids
 
 
@@ -23,9 +26,14 @@ class Usual:
     port: int
     capacity: int
 
+    @property
+    def adapter(self) -> str:
+        """The adapter type that speaks with it."""
+        return "ollama" if self.type == "ollama" else "openai_compat"
+
 
 USUAL: Final = (
-    Usual("openai_compat", "Ollama", 11434, 8),
+    Usual("ollama", "Ollama", 11434, 8),
     Usual("vllm", "vLLM", 8000, 128),
     Usual("sglang", "SGLang", 30000, 128),
     Usual("llama_cpp", "llama.cpp", 8080, 8),
@@ -36,6 +44,42 @@ _PATIENCE: Final = Timers(connect=0.5, first_byte=2.0, gap=2.0, total=3.0)
 _LONGEST: Final = 1 << 20
 _LONGEST_NAME: Final = 512
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A coding agent one may find: its command, and how a run of it is made (``docs/agents.md``)."""
+
+    command: str
+    args: tuple[str, ...]
+    resume_args: tuple[str, ...]
+    output_format: str
+
+    @property
+    def model(self) -> str:
+        """What clients call it."""
+        return f"{self.command}-agent"
+
+
+AGENTS: Final = (
+    Agent(
+        "claude",
+        ("-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
+        ("--resume", "{session}"),
+        "claude_stream_json",
+    ),
+    Agent("codex", ("exec", "--skip-git-repo-check", "--json"), ("resume", "{session}", "-"), "codex_jsonl"),
+    Agent("gemini", ("--output-format", "stream-json"), ("--resume", "{session}"), "gemini_stream_json"),
+    Agent("opencode", ("run", "--format", "json"), ("--session", "{session}"), "opencode_json"),
+)
+
+AGENT_CAPACITY: Final = 2
+"""Runs of one agent at a time: each is a process that works for minutes."""
+
+
+def agents(which: Callable[[str], str | None] = shutil.which, known: Iterable[Agent] = AGENTS) -> list[Agent]:
+    """Return the agents that are installed; whether they are logged in, their first run shows."""
+    return [agent for agent in known if which(agent.command) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +94,32 @@ class Found:
 def detect(reactor: Any, usual: Iterable[Usual] = USUAL) -> Deferred[list[Found]]:
     """Ask every port at once; fires with those that serve models, in the order given."""
 
-    def one(server: Usual) -> Deferred[Found | None]:
-        base_url = f"http://127.0.0.1:{server.port}"
-        client = Client(reactor, Origin.of(base_url))
-        asked = fetch(client, "GET", "/v1/models", timers=_PATIENCE, largest=_LONGEST)
-
-        def judge(answer: tuple[int, bytes]) -> Found | None:
-            status, body = answer
-            models = tuple(filter(_usable, model_ids(body))) if status == 200 else ()
-            return Found(server, base_url, models) if models else None
-
-        def closed(found: Found | None) -> Found | None:
-            client.close()
-            return found
-
-        return asked.addCallbacks(judge, lambda _: None).addCallback(closed)
-
-    asked = gatherResults([one(server) for server in usual])
+    asked = gatherResults([Deferred.fromCoroutine(_ask(reactor, server)) for server in usual])
     return asked.addCallback(lambda found: [server for server in found if server is not None])
+
+
+async def _ask(reactor: Any, server: Usual) -> Found | None:
+    """Ask in the server's own language, then in OpenAI's: another one may have its port."""
+    base_url = f"http://127.0.0.1:{server.port}"
+    client = Client(reactor, Origin.of(base_url))
+    try:
+        if server.adapter == "ollama":
+            models = await _listed(client, "/api/tags", model_names)
+            if models:
+                return Found(server, base_url, models)
+            server = replace(server, type="openai_compat")
+        models = await _listed(client, "/v1/models", model_ids)
+        return Found(server, base_url, models) if models else None
+    finally:
+        client.close()
+
+
+async def _listed(client: Client, path: str, names: Callable[[bytes], list[str]]) -> tuple[str, ...]:
+    try:
+        status, body = await fetch(client, "GET", path, timers=_PATIENCE, largest=_LONGEST)
+    except Failure:
+        return ()
+    return tuple(filter(_usable, names(body))) if status == 200 else ()
 
 
 def _usable(target: str) -> bool:

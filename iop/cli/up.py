@@ -30,7 +30,7 @@ from twisted.logger import (
 from twisted.python.failure import Failure as TwistedFailure
 
 from iop.cli.demo import MODEL, DemoBackend
-from iop.cli.detect import USUAL, Found, Usual, detect, public_name
+from iop.cli.detect import AGENT_CAPACITY, USUAL, Agent, Found, Usual, agents, detect, public_name
 from iop.cli.embedded import configuration
 from iop.cli.lock import AlreadyRunning, Lock
 from iop.edge.config import load_document
@@ -56,8 +56,9 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "up",
         help="serve what runs on this machine, on one OpenAI endpoint",
-        description="Start an edge and a node in one process, find the model servers of this machine, and serve them "
-        "on one OpenAI-compatible endpoint. With nothing found, a built-in demo model answers. Ctrl-C stops.",
+        description="Start an edge and a node in one process, find the model servers and coding agents of this "
+        "machine, and serve them on one OpenAI-compatible endpoint. Without a model server, a built-in demo model "
+        "answers. Ctrl-C stops.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -69,7 +70,9 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="where its token, its configuration and its log are kept (default ~/.local/state/iop/up)",
     )
-    parser.add_argument("--no-detect", action="store_true", help="do not look for model servers: serve the demo")
+    parser.add_argument(
+        "--no-detect", action="store_true", help="do not look for model servers and agents: serve the demo"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text, once it is up")
     parser.set_defaults(run=run, parser=parser)
 
@@ -152,7 +155,7 @@ class Up:
     """An edge, a node, and what they serve.
 
     :param port: of the OpenAI endpoint on loopback; 0 for any.
-    :param look: whether to look for model servers.
+    :param look: whether to look for model servers and agents.
     """
 
     def __init__(self, reactor: Any, state_dir: Path, *, port: int, look: bool) -> None:
@@ -161,6 +164,7 @@ class Up:
         self._port = port
         self._look = look
         self._found: list[Found] = []
+        self._agents: list[Agent] = []
         self._services: list[Service] = []
         self._edge: Edge | None = None
         self._node: Node | None = None
@@ -170,14 +174,16 @@ class Up:
 
     async def start(self) -> None:
         """Bring everything up; :raises CannotListen, Failure:."""
-        self._found = await detect(self._reactor) if self._look else []
+        if self._look:
+            self._found, self._agents = await detect(self._reactor), agents()
         if not self._found:
             self.demo = True
             self._found = [await self._start_demo()]
         token = self._token()
         node_port, any_port = free_ports(2)
         port = self._port or any_port
-        document = configuration(self._found, hashlib.sha256(token.encode()).hexdigest(), port, node_port)
+        token_hash = hashlib.sha256(token.encode()).hexdigest()
+        document = configuration(self._found, token_hash, port, node_port, self._agents)
         file = self._state_dir / "edge.yaml"
         settings = load_document(document, environ=os.environ, state_dir=self._state_dir).config
         edge = self._edge = await self._run_service(
@@ -287,6 +293,7 @@ class Up:
                 "models": self.models,
                 "demo": self.demo,
                 "providers": providers,
+                "agents": [{"command": each.command, "model": each.model} for each in self._agents],
                 "state_dir": str(self._state_dir),
                 "pid": os.getpid(),
             }
@@ -311,6 +318,8 @@ class Up:
         for found in self._found:
             names = ", ".join(map(public_name, found.models))
             lines.append(f"  {found.usual.title:<14} {names}  ({found.usual.capacity} at a time)")
+        for agent in self._agents:
+            lines.append(f"  {agent.command:<14} {agent.model}  ({AGENT_CAPACITY} at a time, as this user)")
         lines += [
             "",
             f"  curl {self.base_url}/chat/completions -H 'Content-Type: application/json' -d '{body}'",

@@ -9,7 +9,7 @@ import pytest_twisted
 from twisted.internet import reactor
 
 from iop.cli.demo import DemoBackend
-from iop.cli.detect import Usual, detect, public_name
+from iop.cli.detect import AGENTS, Usual, agents, detect, public_name
 from iop.http.server import Server
 from iop.sockets import listen
 
@@ -82,3 +82,33 @@ async def test_strange_answers_are_no_model_server():
 )
 def test_public_name(target, name):
     assert public_name(target) == name
+
+
+class Ollama(Odd):
+    """A server that speaks Ollama's own API."""
+
+    def handle(self, exchange):
+        found = exchange.path == b"/api/tags"
+        exchange.respond(200 if found else 404, [], b'{"models": [{"name": "qwen3:8b"}]}' if found else b"")
+
+
+@pytest_twisted.ensureDeferred
+async def test_ollama_is_asked_in_its_own_language_and_whoever_has_its_port_in_openais():
+    native = await listen(reactor, "tcp:0:interface=127.0.0.1", Server(Ollama(0, b""), reactor))
+    other = await listen(reactor, "tcp:0:interface=127.0.0.1", Server(Odd(200, b'{"data": [{"id": "a"}]}'), reactor))
+    try:
+        usual = [Usual("ollama", "Ollama", port.getHost().port, 8) for port in (native, other)]
+        found = await detect(reactor, usual)
+    finally:
+        for port in (native, other):
+            await port.stopListening()
+    assert [(f.usual.type, f.usual.adapter, f.models) for f in found] == [
+        ("ollama", "ollama", ("qwen3:8b",)),
+        ("openai_compat", "openai_compat", ("a",)),
+    ]
+
+
+def test_agents_are_those_in_path():
+    assert [agent.model for agent in agents({"codex": "/bin/codex"}.get)] == ["codex-agent"]
+    assert agents(lambda command: None) == []
+    assert [agent.command for agent in agents(lambda command: command)] == [agent.command for agent in AGENTS]

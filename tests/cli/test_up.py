@@ -15,7 +15,7 @@ import urllib.request
 import pytest
 import yaml
 
-from iop.cli.detect import Found, Usual
+from iop.cli.detect import AGENTS, Found, Usual
 from iop.cli.embedded import configuration
 from iop.cli.iop import main
 from iop.cli.up import default_state_dir
@@ -214,14 +214,19 @@ def test_unknown_model_is_an_openai_error(demo):
 
 def test_models_of_one_name_form_one_group():
     vllm = Found(Usual("vllm", "vLLM", 8000, 128), "http://127.0.0.1:8000", ("qwen", "/models/llama 3.gguf"))
-    ollama = Found(Usual("openai_compat", "Ollama", 11434, 8), "http://127.0.0.1:11434", ("qwen",))
-    document = configuration([vllm, ollama], "a" * 64, 4600, 4610)
+    ollama = Found(Usual("ollama", "Ollama", 11434, 8), "http://127.0.0.1:11434", ("qwen",))
+    document = configuration([vllm, ollama], "a" * 64, 4600, 4610, AGENTS)
     config = load_document(document, environ={}).config
     groups = {group.id: [(p.id, p.target) for p in group.providers] for group in config.models}
     assert groups == {
-        "qwen": [("vllm-1", "qwen"), ("openai-compat-2", "qwen")],
+        "qwen": [("vllm-1", "qwen"), ("ollama-2", "qwen")],
         "llama-3.gguf": [("vllm-1", "/models/llama 3.gguf")],
+        **{f"{name}-agent": [(name, f"{name}-agent")] for name in ("claude", "codex", "gemini", "opencode")},
     }
+    urls = {adapter.name: adapter.settings.get("base_url") for adapter in config.nodes[0].adapters}
+    assert (urls["vllm-1"], urls["ollama-2"]) == ("http://127.0.0.1:8000/v1", "http://127.0.0.1:11434")
+    kinds = {adapter.name: adapter.type for adapter in config.nodes[0].adapters}
+    assert (kinds["vllm-1"], kinds["ollama-2"], kinds["codex"]) == ("openai_compat", "ollama", "cli")
 
 
 def test_a_strangers_words_are_not_interpolated():
