@@ -53,6 +53,7 @@ class ScriptedNode:
         self.lost: list[str] = []
         self.reports: dict[str, Any] = {"USAGE": {"runs_total": 7}}
         self.deaf_to_queries = False
+        self.cancels: list[m.CancelRequest] = []
         for name in HANDLERS[Side.NODE].values():
             if not hasattr(self, name):
                 setattr(self, name, lambda message: None)
@@ -64,6 +65,10 @@ class ScriptedNode:
     def link_made(self, link: Link) -> None:
         self.wire = link
         link.send(m.RegisterRequest(self._token, hostname="host", agent_version="9"))
+
+    def on_cancel_request(self, request: m.CancelRequest) -> None:
+        self.cancels.append(request)
+        self.wire.send(m.CancelResponse(request.request_id, True))
 
     def on_command_request(self, request: m.NodeCommandRequest) -> None:
         if self.deaf_to_queries:

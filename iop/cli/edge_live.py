@@ -23,6 +23,7 @@ UNREACHABLE: Final = 1
 
 _STATUS_PATIENCE: Final = 10.0
 _REFRESH_PATIENCE: Final = 600.0
+_END_PATIENCE: Final = 90.0
 
 
 def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
@@ -47,6 +48,11 @@ def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
     of_ask.add_argument("node", metavar="NODE", help="the node's id")
     of_ask.add_argument("type", metavar="TYPE", type=str.upper, choices=list(CommandType), help="one of %(choices)s")
     _add_socket(of_ask)
+    ends = add(asks, "end-session", "end a session of an agent, and the run of it that goes on", _live(end_session))
+    ends.add_argument("node", metavar="NODE", help="the node's id")
+    ends.add_argument("adapter", metavar="ADAPTER", help="as `node ask NODE SESSIONS` names it")
+    ends.add_argument("session", metavar="SESSION_ID", help="as `node ask NODE SESSIONS` shows it")
+    _add_socket(ends)
     _add_socket(add(of_pool, "status", "say how the providers are and who waits for them", _live(pool_status)))
 
 
@@ -123,6 +129,17 @@ def explain(options: argparse.Namespace) -> int:
 def node_ask(options: argparse.Namespace) -> int:
     """``node ask``: a node's own report."""
     return _show(options, f"/v1/nodes/{quote(os.fsencode(options.node), safe='')}/{options.type}", _report)
+
+
+def end_session(options: argparse.Namespace) -> int:
+    """``node end-session``: the session is gone then, and nobody can go on with it."""
+    asked = {"node_id": options.node, "adapter": options.adapter, "session_id": options.session}
+    document = ask(_console(options), "POST", "/v1/sessions/end", asked, timeout=_END_PATIENCE)
+    if options.format == "json":
+        print_json(document)
+    else:
+        print("the session has ended" if document.get("found") else "there is no such session that goes on")
+    return OK
 
 
 def _show(options: argparse.Namespace, what: str, lines: Callable[[Any, text.Paint], Iterator[str]]) -> int:

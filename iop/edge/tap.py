@@ -178,6 +178,7 @@ class Edge(OrderedServices):
             self.pool_status,
             self.runs.explain,
             self.nodes.query,
+            self.nodes.end_session,
             self.refresher,
         )
         operators = Server(asked, reactor, console.LIMITS)

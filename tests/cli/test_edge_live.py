@@ -316,6 +316,15 @@ def test_node_ask(script: Script, call: Call) -> None:
     assert json.loads(call("node", "ask", "n", "SESSIONS", "--format", "json")[1]) == SESSIONS
 
 
+def test_end_session(script: Script, call: Call) -> None:
+    script.says({"found": True})
+    assert call("node", "end-session", "n", "claude", '["","s"]')[:2] == (0, "the session has ended\n")
+    document = {"node_id": "n", "adapter": "claude", "session_id": '["","s"]'}
+    assert script.asked == [("POST /v1/sessions/end HTTP/1.1", document)]
+    script.says({"found": False})
+    assert "no such session" in call("node", "end-session", "n", "claude", "s")[1]
+
+
 def test_an_id_may_be_any_bytes(script: Script, call: Call) -> None:
     script.says(STORY)
     assert call("run", "explain", os.fsdecode(b"\xff\xfe"))[0] == 0

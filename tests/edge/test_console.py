@@ -18,6 +18,7 @@ from twisted.internet.endpoints import clientFromString
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure as TwistedFailure
 
+from iop import model as m
 from iop.edge.surfaces.console import LIMITS, Console
 from iop.edge.surfaces.status import pool_status, status, usage_of
 from iop.edge.tap import ConsoleListener
@@ -42,6 +43,7 @@ class Operator:
                 lambda: pool_status(world.refresher.running, world.pool),
                 world.runs.explain,
                 world.nodes.query,
+                world.nodes.end_session,
                 world.refresher,
             ),
             world.net,
@@ -185,6 +187,22 @@ def test_a_node_is_asked() -> None:
     client = operator.client("/v1/nodes/n1/USAGE")
     operator.world.net.run(5)
     assert error(client.answer) == (504, "upstream_timeout")
+
+
+def test_a_session_is_ended() -> None:
+    operator = Operator()
+    end = operator.world.node("n1")
+    body = {"node_id": "n1", "adapter": "claude", "session_id": '["alice","s"]'}
+    assert operator.ask("/v1/sessions/end", body).json == {"found": True}
+    (request,) = end.cancels
+    assert (request.action, request.adapter, request.session_id) == (
+        m.CancelAction.TERMINATE_SESSION,
+        "claude",
+        '["alice","s"]',
+    )
+    assert error(operator.ask("/v1/sessions/end", {**body, "node_id": "n9"})) == (404, "unknown_url")
+    for wrong in ({}, [], {**body, "adapter": 7}, {**body, "session_id": ""}):
+        assert error(operator.ask("/v1/sessions/end", wrong)) == (400, "invalid_value")
 
 
 def test_an_unconfirmed_cancel_degrades() -> None:

@@ -21,6 +21,9 @@ REGISTER_TIMEOUT = 10.0
 QUERY_PATIENCE = 5.0
 """Seconds that a node has to answer a query."""
 
+SESSION_PATIENCE = 60.0
+"""Seconds that a node has to end a session: its agent has a grace time."""
+
 REFRESH_PATIENCE = 10.0
 """Seconds that a node has to take a new payload."""
 
@@ -127,6 +130,13 @@ class NodeLink:
         assert self.wire is not None
         request_id, answer = self.wire.calls.ask(patience)
         self.wire.send(m.NodeCommandRequest(request_id, type))
+        return answer
+
+    def end_session(self, adapter: str, session_id: str) -> Deferred[m.CancelResponse]:
+        """Ask the node to end a session, and a run of it; fails with :class:`~iop.wire.calls.Unanswered`."""
+        assert self.wire is not None
+        request_id, answer = self.wire.calls.ask(SESSION_PATIENCE)
+        self.wire.send(m.CancelRequest(request_id, m.CancelAction.TERMINATE_SESSION, "", adapter, session_id))
         return answer
 
     def forget(self, run_id: str) -> None:

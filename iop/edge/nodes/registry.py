@@ -118,25 +118,43 @@ class Registry:
         It fails with a Failure: ``unknown_url`` for no such node or query, ``no_provider`` for one that is not there,
         ``upstream_timeout`` for one that does not answer, ``upstream_error`` for one that answers with an error.
         """
-        entry, type = self.entries.get(node_id), type.upper()
-        if entry is None:
-            return fail(Failure("unknown_url", f"there is no node {printable(node_id)[:_LONGEST_WORDS]}"))
+        type = type.upper()
         if type not in m.CommandType.__members__:
             known = ", ".join(each.lower() for each in m.CommandType)
             return fail(Failure("unknown_url", f"nodes are asked for {known}"))
-        if entry.link is None:
-            return fail(Failure("no_provider", f"node {node_id} is not connected"))
 
         def report(response: m.NodeCommandResponse) -> dict[str, Any]:
             if response.error:
                 raise Failure("upstream_error", f"node {node_id}: {printable(response.error)[:_LONGEST_WORDS]}")
             return {**response.report.get(type.lower(), {}), "truncated": response.truncated}
 
+        return self._ask(node_id, lambda link: link.query(type, patience)).addCallback(report)
+
+    def end_session(self, node_id: str, adapter: str, session_id: str) -> Deferred[dict[str, Any]]:
+        """End a session of a node, and a run of it; return a Deferred of ``{"found": whether there was one}``.
+
+        It fails with a Failure, as :meth:`query`.
+        """
+
+        def ended(response: m.CancelResponse) -> dict[str, Any]:
+            if response.message:
+                raise Failure("upstream_error", f"node {node_id}: {printable(response.message)[:_LONGEST_WORDS]}")
+            return {"found": response.found}
+
+        return self._ask(node_id, lambda link: link.end_session(adapter, session_id)).addCallback(ended)
+
+    def _ask(self, node_id: str, ask: Callable[[NodeLink], Deferred[Any]]) -> Deferred[Any]:
+        entry = self.entries.get(node_id)
+        if entry is None:
+            return fail(Failure("unknown_url", f"there is no node {printable(node_id)[:_LONGEST_WORDS]}"))
+        if entry.link is None or not entry.link.ready:
+            return fail(Failure("no_provider", f"node {node_id} is not connected"))
+
         def unanswered(reason: TwistedFailure) -> NoReturn:
             reason.trap(Unanswered)
             raise Failure("upstream_timeout", f"node {node_id}: {reason.getErrorMessage()}")
 
-        return entry.link.query(type, patience).addCallbacks(report, unanswered)
+        return ask(entry.link).addErrback(unanswered)
 
     # ---- Registrar ----------------------------------------------------------------------------------------------
 

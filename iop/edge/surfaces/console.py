@@ -65,6 +65,7 @@ class Console:
     :param pool: how its pool is.
     :param explain: the story of a run, by its id or that of its request.
     :param query: asks a node, by its id and the query's word; returns a Deferred of its report.
+    :param end_session: ends a session, by its node, adapter and name; returns a Deferred of whether there was one.
     """
 
     log = Logger()
@@ -75,12 +76,14 @@ class Console:
         pool: Show,
         explain: Callable[[str], Any],
         query: Callable[[str, str], Deferred[dict[str, Any]]],
+        end_session: Callable[[str, str, str], Deferred[dict[str, Any]]],
         refresher: Refresher,
     ) -> None:
         self._status = status
         self._pool = pool
         self._explain = explain
         self._query = query
+        self._end_session = end_session
         self._refresher = refresher
         self._routes: Mapping[bytes, tuple[bytes, Handler]] = {
             b"/v1/status": (b"GET", self._show_status),
@@ -88,6 +91,7 @@ class Console:
             _RUNS: (b"GET", self._show_run),
             _NODES: (b"GET", self._show_node),
             b"/v1/config/refresh": (b"POST", self._refresh),
+            b"/v1/sessions/end": (b"POST", self._end),
         }
 
     # ---- iop.http.server.Application ----------------------------------------------------------------------------
@@ -134,6 +138,11 @@ class Console:
         asked = self._query(unquote(node_id), unquote(type))
         self._answer_later(exchange, asked, "the node could not be asked")
 
+    def _end(self, exchange: Exchange) -> None:
+        """It goes on when the client leaves."""
+        asked = self._end_session(*_session(exchange.body))
+        self._answer_later(exchange, asked, "the session could not be ended")
+
     def _refresh(self, exchange: Exchange) -> None:
         """It goes on when the client leaves."""
         asked = RefreshAsked.parse(exchange.body)
@@ -153,6 +162,18 @@ class Console:
                 self.refuse(exchange, failure)
 
         document.addCallback(lambda found: _answer(exchange, 200, found)).addErrback(failed)
+
+
+def _session(body: bytes) -> tuple[str, str, str]:
+    """Read which session is meant; :raises Failure:."""
+    try:
+        document = json.loads(body)
+        node, adapter, session = (document[name] for name in ("node_id", "adapter", "session_id"))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Failure("invalid_value", "the body is an object of `node_id`, `adapter` and `session_id`") from None
+    if not all(isinstance(each, str) and each for each in (node, adapter, session)):
+        raise Failure("invalid_value", "`node_id`, `adapter` and `session_id` are texts that are not empty")
+    return node, adapter, session
 
 
 def _answer(exchange: Exchange, status: int, document: Any) -> None:
