@@ -5,10 +5,12 @@ from __future__ import annotations
 from heapq import heappop
 from typing import Any
 
+import pytest
 from gateway_in_memory import document, node
 from pool_claims import Asked, ask
 
 from iop.edge.config import load_document
+from iop.edge.pool import admission, pool
 from iop.edge.pool.admission import TOLD
 from iop.edge.pool.lease import Verdict
 from iop.edge.pool.pool import Pool
@@ -17,6 +19,8 @@ from iop.edge.pool.simulate import VirtualClock
 from iop.edge.pool.turns import AT_ONCE
 from iop.errors import Failure
 from iop.model import Health
+
+FOREVER = {"queue_timeout_ms": 0}
 
 
 def provider(id: str, **settings: Any) -> dict[str, Any]:
@@ -202,3 +206,247 @@ def test_retry_after_learns_from_runs_that_a_refresh_found_under_way() -> None:
     refused = [ask(world.pool) for _ in range(3)][-1]
     assert refused.failure is not None
     assert (refused.code, refused.failure.retry_after_ms) == ("queue_full", 40_000)
+
+
+# ---- what is told, and when
+
+
+@pytest.mark.parametrize(
+    ("took", "told"),
+    [([0.001], 1_000), ([36_000], 60_000), ([10, 20], 12_000), ([20, 10], 18_000)],
+)
+def test_retry_after_is_bounded_and_a_moving_average(took: list[float], told: int) -> None:
+    """A new run is a fifth of it; two ahead on two slots wait for one's time."""
+    world = World(
+        configuration({"n1": [provider("a", capacity=2)]}, {"m": ["a"]}, provider_pool={"max_queue": 1, **FOREVER})
+    )
+    world.node("n1")
+    for seconds in took:
+        claim = ask(world.pool)
+        world.pass_time(seconds)
+        claim.end()
+    refused = [ask(world.pool) for _ in range(4)][-1]
+    assert refused.failure is not None
+    assert (refused.code, refused.failure.retry_after_ms) == ("queue_full", told)
+
+
+class Ordered(Asked):
+    """Keeps the order in which runs are refused."""
+
+    def __init__(self, said: list[Asked], model: str) -> None:
+        super().__init__(model)
+        self._said = said
+
+    def refused(self, failure: Failure) -> None:
+        super().refused(failure)
+        self._said.append(self)
+
+
+def arrive(world: World, said: list[Asked], model: str) -> Ordered:
+    claim = Ordered(said, model)
+    lease = world.pool.admit(claim)
+    if lease is not None:
+        claim.granted(lease)
+    return claim
+
+
+def go_back(world: World, claim: Asked, code: str = "rate_limited") -> bool:
+    assert claim.lease is not None
+    return world.pool.again(claim, claim.lease, Failure(code, "no"), Verdict.REACHED)
+
+
+def test_waits_that_are_over_at_one_time_end_in_order_of_arrival() -> None:
+    """The oldest first, though its own time was up later: it ran in between."""
+    nodes = {"n1": [provider("a"), provider("b")]}
+    world = World(configuration(nodes, {"m": ["a", "b"], "other": ["b"]}, provider_pool={"queue_timeout_ms": 1000}))
+    world.node("n1")
+    said: list[Asked] = []
+    older = arrive(world, said, "m")
+    assert ask(world.pool, "other").provider == "b"
+    younger = arrive(world, said, "other")
+    world.pass_time(0.5)
+    assert go_back(world, older)
+    assert younger.deadline < older.deadline
+    world.clock.now = 2000
+    world.clock.make_calls()
+    assert said == [older, younger]
+    assert [claim.code for claim in said] == ["queue_timeout"] * 2
+
+
+def test_a_run_that_was_elsewhere_is_told_its_first_failure_after_sixty_seconds() -> None:
+    nodes = {"n1": [provider("a")], "n2": [provider("b")]}
+    world = World(configuration(nodes, {"m": ["a", "b"]}, provider_pool=FOREVER))
+    world.node("n1")
+    world.node("n2")
+    claim, _ = ask(world.pool), ask(world.pool)
+    assert go_back(world, claim)
+    assert claim.waiting
+    world.node("n2", up=False)
+    world.pass_time(59.999)
+    assert claim.waiting
+    world.pass_time(0.001)
+    assert claim.code == "rate_limited"
+
+
+def test_sixty_seconds_end_in_order_of_arrival_whatever_the_model() -> None:
+    world = World(
+        configuration({"n1": [provider("a")]}, {"m": ["a"], "other": ["a"], "third": ["a"]}, provider_pool=FOREVER)
+    )
+    world.node("n1")
+    ask(world.pool)
+    said: list[Asked] = []
+    claims = [arrive(world, said, model) for model in ("other", "m", "third", "m", "other")]
+    world.node("n1", up=False)
+    world.pass_time(60)
+    assert said == claims
+    assert {claim.code for claim in claims} == {"no_provider"}
+
+
+# ---- since when nobody can serve
+
+
+def shut(world: World, claims: list[Asked]) -> None:
+    """None of them could connect."""
+    with world.pool.together():
+        for claim in claims:
+            claim.end(Verdict.UNREACHED)
+
+
+def busy_world() -> tuple[World, list[Asked], Asked]:
+    """Return a provider of four slots, the runs that hold them, and one that waits."""
+    world = World(configuration({"n1": [provider("a", capacity=4)]}, {"m": ["a"]}, provider_pool=FOREVER))
+    world.node("n1")
+    held = [ask(world.pool) for _ in range(4)]
+    return world, held, ask(world.pool)
+
+
+def test_the_sixty_seconds_begin_when_the_last_provider_cannot_be_connected_to() -> None:
+    world, held, waiting = busy_world()
+    world.pass_time(10)
+    shut(world, held[:3])
+    world.pass_time(0.5)
+    world.node("n1", up=False)
+    world.pass_time(59.499)
+    assert waiting.waiting, "the end of the backoff, at a node that is away, is no news"
+    world.pass_time(0.001)
+    assert waiting.code == "no_provider"
+
+
+def test_and_not_when_one_could_not_meanwhile() -> None:
+    """It was shut for a second; then it was full, and a candidate."""
+    world, held, first = busy_world()
+    second = ask(world.pool)
+    shut(world, held[:3])
+    world.pass_time(1)
+    assert (first.provider, second.waiting) == ("a", True)
+    world.pass_time(4)
+    world.node("n1", up=False)
+    world.pass_time(59.999)
+    assert second.waiting
+    world.pass_time(0.001)
+    assert second.code == "no_provider"
+
+
+def test_only_a_new_up_ends_a_backoff() -> None:
+    world, held, waiting = busy_world()
+    shut(world, held[:3])
+    world.node("n1")
+    assert world.pool.resources["a"].connecting.shut
+    assert waiting.waiting
+    world.node("n1", health=Health.DEGRADED)
+    world.node("n1")
+    assert waiting.provider == "a"
+
+
+# ---- going elsewhere, in turn
+
+
+def test_those_that_go_elsewhere_stand_where_their_arrival_puts_them() -> None:
+    """Their failures come in another order."""
+    world = World(configuration({"n1": [provider("a", capacity=2)], "n2": [provider("b")]}, {"m": ["a", "b"]}))
+    world.node("n1")
+    world.node("n2")
+    older, last, younger = ask(world.pool), ask(world.pool), ask(world.pool)
+    assert (older.provider, last.provider, younger.provider) == ("a", "b", "a")
+    assert go_back(world, younger)
+    assert go_back(world, older)
+    assert older.lane is younger.lane
+    last.end()
+    assert (older.provider, younger.waiting) == ("b", True)
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_all_that_was_waited_counts_and_nothing_else(refreshed: bool) -> None:
+    nodes = {"n1": [provider("a")], "n2": [provider("b")]}
+    settings = configuration(nodes, {"m": ["a", "b"]}, provider_pool={"queue_timeout_ms": 1000})
+    world = World(settings)
+    world.node("n1")
+    world.node("n2")
+    first, _ = ask(world.pool), ask(world.pool)
+    claim = ask(world.pool)
+    world.pass_time(0.6)
+    first.end()
+    assert claim.provider == "a"
+    world.pass_time(5)
+    assert go_back(world, claim)
+    world.pass_time(0.2)
+    if refreshed:
+        world.refresh(settings)
+    world.pass_time(0.199)
+    assert claim.waiting
+    world.pass_time(0.001)
+    assert (claim.code, claim.waited) == ("queue_timeout", 1000)
+
+
+def test_a_long_run_with_nowhere_left_to_go_is_told_its_first_failure_at_once() -> None:
+    nodes = {"n1": [provider("a", long_context_capacity=1)], "n2": [provider("b")]}
+    world = World(configuration(nodes, {"m": ["a", "b"]}, long_context_threshold_tokens=100))
+    world.node("n1")
+    world.node("n2")
+    claim = ask(world.pool, tokens=100)
+    assert claim.provider == "a"
+    assert not go_back(world, claim)
+    assert not claim.waiting
+    assert claim.first_failure is not None
+    assert claim.first_failure.code == "rate_limited"
+
+
+# ---- what a change costs
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, waiting: int) -> int:
+    """Return how often a provider is looked at when one run ends and so many wait."""
+    made = configuration(
+        {"n1": [provider("a", capacity=2)], "n2": [provider("b")]},
+        {"m": ["a"], "other": ["b"]},
+        provider_pool={"max_queue": 100_000},
+    )
+    world = World(made)
+    world.node("n1")
+    world.node("n2")
+    held = [ask(world.pool), ask(world.pool), ask(world.pool, "other")]
+    claims = [ask(world.pool, model) for model in ("m", "other") for _ in range(waiting)]
+    calls = 0
+
+    def counted(function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return function(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(admission.Group, "has_candidate", counted(admission.Group.has_candidate))
+        patched.setattr(admission.Resource, "why_not", counted(admission.Resource.why_not))
+        patched.setattr(pool, "choose", counted(pool.choose))
+        held[0].end()
+    assert [claim for claim in claims if claim.provider] == claims[:1]
+    return calls
+
+
+def test_what_a_release_costs_does_not_grow_with_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contract, Queue: 10,000 pending runs must not stall the reactor."""
+    few = looked(monkeypatch, 10)
+    assert 0 < few < 20
+    assert looked(monkeypatch, 10_000) == few
