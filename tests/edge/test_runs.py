@@ -452,6 +452,32 @@ def test_a_route_may_name_its_node() -> None:
     assert refused_while_busy(world, "nowhere") == "no_provider"
 
 
+def test_of_two_nodes_the_first_of_the_configuration_gets_a_routed_run() -> None:
+    """Whichever came first; one that drains gets none."""
+    world = routed()
+    world.end.wire.transport.cut()  # type: ignore[union-attr]
+    second = NodeEnd(world.net, "n2")
+    first = NodeEnd(world.net, "n1")
+    run, _ = world.start("old")
+    assert ([each.run_id for each in first.runs], second.runs) == ([run.id], [])
+    first.wire.send(m.NodeDraining())
+    world.net.run()
+    run, _ = world.start("old")
+    assert (len(first.runs), [each.run_id for each in second.runs]) == (1, [run.id])
+
+
+def test_a_route_to_a_disabled_adapter_leads_nowhere() -> None:
+    nodes = [node("n1", "p1"), node("n2"), node("n3")]
+    for number, enabled in ((1, False), (2, True)):
+        nodes[number]["adapters"] = [{"name": "b", "type": "scripted", "enabled": enabled}]
+    world = World(*nodes, openai={"model_routes": [ROUTES[2]]})
+    disabled = NodeEnd(world.net, "n2")
+    failure = refused(world, "nowhere")
+    assert disabled.runs == []
+    assert (failure.code, failure.http_status) == ("no_provider", 503)
+    assert failure.retry_after_ms > 0
+
+
 def refused_while_busy(world: World, model: str) -> str:
     with pytest.raises(Failure) as raised:
         world.start(model)

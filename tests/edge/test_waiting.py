@@ -9,11 +9,13 @@ import pytest
 from doubles import JSON, complete, fail, piece, start, wait, whole
 from gateway_in_memory import Answer, Gateway, document, node
 
+from iop.edge.config import load_document
 from iop.edge.runs.runs import REMEMBERED_REFUSALS
 from iop.errors import Failure
 
 pytestmark = pytest.mark.usefixtures("logged")
 
+COMMENT = b": waiting for a free slot\n\n"
 ANSWER = b'{"choices":[{"message":{"content":"hi"}}]}'
 
 
@@ -38,7 +40,7 @@ def test_a_stream_that_waits_shows_that_it_lives_and_a_document_does_not() -> No
     answer = stream.answer
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
-    assert answer.body == b": waiting for a free slot\n\n" * 2
+    assert answer.body == COMMENT * 2
     assert plain.data == b""
     gateway.adapter.script = (start(), piece(b"data: 1\n\n"), complete())
     gateway.clients[0].leave()
@@ -48,6 +50,106 @@ def test_a_stream_that_waits_shows_that_it_lives_and_a_document_does_not() -> No
     gateway.net.run(20)
     assert stream.answer.body.count(b": waiting") == 2
     assert plain.answer.status == 200
+
+
+def test_the_first_comment_comes_after_five_seconds_with_the_answers_head() -> None:
+    gateway = busy()
+    stream = gateway.chat(stream=True, headers={"x-request-id": "req-5"})
+    gateway.net.run(4.99)
+    assert stream.data == b""
+    gateway.net.run(0.01)
+    assert stream.answer.body == COMMENT
+    assert stream.answer.headers["x-request-id"] == "req-5"
+    gateway.net.run(4.99)
+    assert stream.answer.body == COMMENT
+    gateway.net.run(0.01)
+    assert stream.answer.body == COMMENT * 2
+
+
+def test_a_stream_that_waits_no_more_is_told_so_no_more() -> None:
+    """Its answer may be slow: the backend has it."""
+    gateway = busy()
+    stream = gateway.chat(stream=True)
+    gateway.net.run(6)
+    gateway.clients[0].leave()
+    gateway.net.run(20)
+    assert len(gateway.adapter.runs) == 2
+    assert stream.answer.body == COMMENT
+    gateway.run.say(start(), piece(b"data: 1\n\n"), complete())
+    gateway.run.go()
+    gateway.net.run()
+    assert (stream.answer.body, stream.answer.whole) == (COMMENT + b"data: 1\n\n", True)
+    gateway.assert_idle()
+
+
+def test_a_stream_that_waits_again_is_told_so_again() -> None:
+    made = document(node("n1", "p1", capacity=1), node("n2", "q1", capacity=1))
+    gateway = Gateway(wait, configuration=made)
+    stream, other = gateway.chat(stream=True), gateway.chat()
+    gateway.net.run(20)
+    assert stream.data == b""
+    gateway.run.say(fail(Failure("rate_limited", "slow down")))
+    gateway.run.go()
+    gateway.net.run(4.99)
+    assert stream.data == b""
+    gateway.net.run(5.01)
+    assert stream.answer.body == COMMENT * 2
+    gateway.machines["n2"].adapter.script = (start(), piece(b"data: 1\n\n"), complete())
+    other.leave()
+    gateway.net.run(20)
+    assert (stream.answer.body, stream.answer.whole) == (COMMENT * 2 + b"data: 1\n\n", True)
+    gateway.assert_idle()
+
+
+@pytest.mark.parametrize("after", [1, 6])
+@pytest.mark.parametrize("how", ["leaves", "timeout", "refused", "refused by the backend"])
+def test_whichever_way_a_wait_ends_no_timer_is_left(how: str, after: float, logged: Any) -> None:
+    """DC-02: leaving during a keep-alive comment timer; ER-03 after_keepalive: an error object, then the end."""
+    gateway = busy(provider_pool={"queue_timeout_ms": after * 1000 if how == "timeout" else 0})
+    timers = len(gateway.net.waiting)
+    stream = gateway.chat(stream=True)
+    gateway.net.run(after)
+    if how == "leaves":
+        stream.leave()
+    elif how == "refused":
+        made = document(node("n1", "p1", capacity=1), provider_pool={"queue_timeout_ms": 0})
+        made["models"] = []
+        gateway.pool.commit(gateway.pool.prepare(load_document(made).config))
+        gateway.pool.judge()
+    elif how == "refused by the backend":
+        gateway.adapter.script = (fail(Failure("invalid_value", "no")),)
+        gateway.clients[0].leave()
+    gateway.net.run(0.1)
+    assert gateway.pool.queue.size == 0
+    assert len(gateway.net.waiting) <= timers
+    gateway.net.run(20)
+    if how != "leaves":
+        code = {"timeout": "queue_timeout", "refused": "model_not_found"}.get(how, "invalid_value")
+        told = stream.answer.events[-1] if after > 5 else stream.answer.body
+        assert json.loads(told)["error"]["code"] == code
+        assert stream.answer.whole
+        assert (stream.answer.status == 200) is (after > 5)
+        assert stream.answer.body.startswith(COMMENT) is (after > 5)
+    assert len(logged.warnings()) == (how == "timeout"), logged.warnings()
+    gateway.close()
+
+
+@pytest.mark.parametrize("script", [(whole(ANSWER),), (start(JSON), piece(ANSWER), complete())])
+def test_a_document_where_a_stream_was_begun_is_an_error(script: Any) -> None:
+    gateway = busy()
+    stream = gateway.chat(stream=True, headers={"x-request-id": "req-6"})
+    gateway.net.run(6)
+    gateway.adapter.script = script
+    gateway.clients[0].leave()
+    gateway.net.run()
+    assert (stream.answer.status, stream.answer.whole) == (200, True)
+    assert json.loads(stream.answer.events[-1])["error"]["code"] == "upstream_error"
+    assert ANSWER not in stream.answer.body
+    story = gateway.runs.explain("req-6")
+    assert story is not None
+    assert story["outcome"] == "upstream_error"
+    gateway.net.run(20)
+    gateway.assert_idle()
 
 
 def test_a_wait_that_lasts_too_long() -> None:
@@ -96,11 +198,12 @@ def test_another_provider_is_asked_before_a_byte(stream: bool, code: str, logged
     assert any(f": {code} at p1; another provider is asked" in line for line in logged.lines("info"))
 
 
-def test_when_no_provider_is_left_the_first_failure_is_told() -> None:
-    """EM-02: a 429 and its Retry-After, not what came after it."""
+@pytest.mark.parametrize("stream", [False, True])
+def test_when_no_provider_is_left_the_first_failure_is_told(stream: bool) -> None:
+    """EM-02: a 429 and its Retry-After, not what came after it; a stream has the same status."""
     limited = Failure("rate_limited", "slow down", retry_after_ms=7000)
     gateway = two_nodes(fail(limited), second=(fail(Failure("upstream_connect", "refused")),))
-    answer = gateway.chat().answer
+    answer = gateway.chat(stream=stream).answer
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
     gateway.assert_idle()
     (remembered,) = gateway.runs._ended
