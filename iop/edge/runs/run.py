@@ -376,7 +376,7 @@ class Run(Claim):
             status=failure.http_status,
             why=why,
             request=self.request_id or "-",
-            model=printable(self.model)[:LONGEST_NAME],
+            model=printable(self.model[:LONGEST_NAME]),
             provider=lease.resource.provider_id if lease is not None else "-",
             node=node,
         )
