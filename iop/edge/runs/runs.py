@@ -61,6 +61,7 @@ class Runs:
         if self.draining:
             raise Failure("draining", "the edge is shutting down", retry_after_ms=1000)
         run = Run(self, ask, answer)
+        run.arrived = run.since = self.pool.now()  # also of one that the pool is not asked about
         self.active.add(run)
         if ask.model in self._routes:
             self._route(run, self._routes[ask.model])
@@ -90,7 +91,6 @@ class Runs:
 
     def _route(self, run: Run, route: config.ModelRoute) -> None:
         """An older route takes no slot: the named node, else the first with that adapter."""
-        run.arrived = run.since = self.pool.now()
         for entry in self.nodes.entries.values():
             if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
                 continue
@@ -136,13 +136,12 @@ class Runs:
         self.pool.judge()
 
     def explain(self, id: str) -> dict[str, Any] | None:
-        """Return the story of a run, by its id or that of its request; None for one that nobody remembers."""
-        known = (
-            run
-            for run in (*self.active, *reversed(self._ended), *reversed(self._refused))
-            if id and id in (run.id, run.request_id)
-        )
-        found = next(known, None)
+        """Return the story of a run, by its id or that of its request; None for one that nobody remembers.
+
+        Of several of one request the newest: ids are counted.
+        """
+        known = (run for run in (*self.active, *self._ended, *self._refused) if id and id in (run.id, run.request_id))
+        found = max(known, key=lambda run: (run.arrived, run.id), default=None)
         return None if found is None else Story(found, self.pool.now()).as_document()
 
     @property
