@@ -73,6 +73,18 @@ def test_an_adapter_that_failed_takes_its_providers_down(logged: Any) -> None:
     assert any("it could not make a: it broke" in line for line in logged.lines())
 
 
+def test_what_a_node_said_before_it_took_its_payload_is_forgotten() -> None:
+    """It was said of an older one, perhaps."""
+    world = World()
+    end = world.end(acknowledge=False)
+    end.wire.send(m.ProviderStatus("p1", "down", "refused"))
+    world.net.run()
+    assert world.entry.health_of("p1")[0] is m.Health.DOWN
+    end.acknowledge()
+    world.net.run()
+    assert world.entry.health_of("p1") == (m.Health.UNKNOWN, "")
+
+
 def test_a_node_that_could_not_take_its_payload_serves_nothing() -> None:
     world = World()
     world.end(acknowledge=False).acknowledge(status=m.RefreshStatus.FAILED)

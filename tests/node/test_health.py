@@ -167,6 +167,26 @@ def test_an_answer_in_between_begins_the_count_anew() -> None:
     assert world.told[-1] == ("p", DEGRADED)
 
 
+def test_a_backend_that_is_silent_three_times_in_a_row_is_down() -> None:
+    world = World(provider(timeout_ms=1_000, interval_ms=1_000))
+    world.backend.says = None
+    world.wait(1 + 1 + 1 + 1)
+    assert world.told == [("p", UP), ("p", DEGRADED)], "twice"
+    world.wait(1.875)
+    assert world.told[-1] == ("p", DEGRADED)
+    world.wait(0.125)
+    assert world.told[-1] == ("p", DOWN)
+
+
+def test_a_backend_has_two_seconds_where_the_payload_says_nothing() -> None:
+    world = World(provider(timeout_ms=0))
+    world.backend.says = None
+    world.wait(10 + 1.875)
+    assert world.told == [("p", UP)]
+    world.wait(0.125)
+    assert world.told[-1] == ("p", DEGRADED)
+
+
 def test_an_answer_that_comes_after_all_counts_for_nothing() -> None:
     """An adapter may take no notice of being cancelled."""
     world = World()

@@ -412,6 +412,51 @@ def test_backends_are_checked_while_there_is_a_link_to_tell_of_them() -> None:
     assert world.net.waiting == []
 
 
+def counted(world: World) -> list[float]:
+    """Have a provider checked; return when its backend is asked."""
+    asked: list[float] = []
+    world.edge.response = m.RegisterResponse(True, node_id="n", config=checked())
+    probe = world.adapter.probe
+
+    def at(path: str = "") -> Any:
+        asked.append(world.net.seconds())
+        return probe(path)
+
+    world.adapter.probe = at  # type: ignore[method-assign]
+    return asked
+
+
+def test_no_backend_is_checked_before_a_lost_node_is_back() -> None:
+    world = World()
+    asked = counted(world)
+    end = world.up()
+    world.net.run(3)
+    assert asked == [0, 1, 2, 3]
+    accepted, world.edge.response = world.edge.response, None
+    end.wire.transport.cut()  # type: ignore[union-attr]
+    world.net.run(14)
+    assert (len(world.edge.ends), len(asked)) == (2, 4), "dialled, and not registered"
+    world.edge.response = accepted
+    world.edge.last.wire.transport.cut()  # type: ignore[union-attr]
+    world.net.run(2)
+    assert len(asked) > 4
+    world.stop()
+
+
+def test_a_payload_of_a_lost_link_begins_no_checks() -> None:
+    world = World()
+    asked = counted(world)
+    world.adapter.start_with = Deferred()
+    end = world.up()
+    world.edge.response = None
+    end.wire.transport.cut()  # type: ignore[union-attr]
+    world.adapter.start_with.callback(None)
+    world.net.run(10)
+    assert world.adapters.revision == "rev-3"
+    assert asked == []
+    world.stop()
+
+
 def test_a_refresh_begins_and_ends_checks() -> None:
     world = World()
     end = world.up()
