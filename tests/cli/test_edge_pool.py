@@ -118,3 +118,52 @@ def test_what_cannot_be_simulated(
     assert status == expected
     assert said in out + err
     assert "Traceback" not in err
+
+
+def test_the_second_of_two_refreshes_is_not_live(call: Call, tmp_path: Path) -> None:
+    """Each is a change of the one before it: the result says what the second would need."""
+    again = REFRESH.replace("30", "40").replace("new.yaml", "edge.yaml")
+    new = EDGE.replace("max_queue: 1", "max_queue: 2")
+    assert call(trace=REFRESH + again, new=new)[0] == 0
+    (tmp_path / "other.yaml").write_text(new.replace("id: e", "id: f"))
+    status, out, err = call("--format", "json", trace=REFRESH + again.replace("edge.yaml", "other.yaml"), new=new)
+    document = json.loads(out)
+    assert (status, document["status"], document["mode"]) == (3, "restart_required", "dry_run")
+    assert [change["path"] for change in document["changes"]] == ["edge.id", "edge.name"]
+    assert err == "error: the refresh at 40 ms, to other.yaml, is not live\n"
+
+
+def test_a_trace_that_cannot_be_read(call: Call) -> None:
+    status, out, err = call("--trace", "/nowhere/t.jsonl")
+    assert (status, out) == (2, "")
+    assert err == "error: the trace /nowhere/t.jsonl: it cannot be read: No such file or directory\n"
+
+
+def test_what_a_trace_holds_moves_no_cursor(call: Call) -> None:
+    status, out, err = call(trace=LINE.format(at=0).replace('"model"', r'"\u001b[2J": 1, "model"'))
+    assert (status, out) == (2, "")
+    assert "?[2J is not known here" in err
+    assert "\x1b" not in err
+
+
+def test_a_sweep_below_the_long_slots(call: Call) -> None:
+    """A provider has no more long slots than slots."""
+    edge = EDGE.replace("capacity: 1", "capacity: 3, long_context_capacity: 2").replace(
+        "edge: {id: e}", "edge: {id: e}\nlong_context_threshold_tokens: 1"
+    )
+    status, out, _ = call("--sweep", "p=1,2,3", "--format", "json", edge=edge)
+    swept = json.loads(out)["sweep"]
+    assert status == 0
+    assert [each["summary"]["outcomes"] for each in swept] == [{"complete": 3, "queue_full": 1}, *[{"complete": 4}] * 2]
+    assert [each["summary"]["max_pending"] for each in swept] == [1, 1, 1]
+
+
+def test_a_sweep_holds_across_a_refresh(call: Call) -> None:
+    """The capacity that is tried out is the refreshed configuration's too; all else of that takes effect."""
+    trace = LINE.format(at=0) + REFRESH.replace("30", "5") + "".join(LINE.format(at=at) for at in (10, 20, 30))
+    new = EDGE.replace("max_queue: 1", "max_queue: 2").replace("capacity: 1", "capacity: 4")
+    status, out, _ = call("--sweep", "p=1,2", "--format", "json", trace=trace, new=new)
+    one, two = json.loads(out)["sweep"]
+    assert status == 0
+    assert (one["summary"]["outcomes"], one["summary"]["max_pending"]) == ({"complete": 3, "queue_full": 1}, 2)
+    assert (two["summary"]["outcomes"], two["summary"]["max_pending"]) == ({"complete": 4}, 2)

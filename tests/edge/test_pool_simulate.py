@@ -6,6 +6,7 @@ import json
 import random
 
 import pytest
+from gateway_in_memory import document, node
 from pool_reference import reference
 from pool_traces import as_yaml_document, random_case
 
@@ -44,9 +45,60 @@ GOOD = '{"at": 5, "id": "a", "model": "m", "tokens": 1, "service_ms": 1}'
         ([GOOD.replace('"model": "m", ', "")], 1, "model is missing"),
         ([GOOD.replace('"model"', '"modal": 1, "model"')], 1, "modal is not known"),
         (["[" * 100_000], 1, "not JSON"),
+        ([GOOD, GOOD.replace('"at": 5', '"at": 5, "at": 6')], 2, "at is given twice"),
+        (['{"at": 4, "op": "cancel", "id": "a", "op": "cancel"}'], 1, "op is given twice"),
+        ([GOOD.replace('"model"', r'"\u001b[31m": 1, "model"')], 1, r"line 1: \?\[31m is not known here$"),
+        ([GOOD.replace('"model"', r'"\u001b[2J": 1, "\u001b[2J": 1, "model"')], 1, r"line 1: \?\[2J is given twice$"),
     ],
 )
 def test_what_is_wrong_with_a_trace(lines: list[str], line: int, why: str) -> None:
     with pytest.raises(TraceError, match=why) as raised:
         parse(lines, {"n1"})
     assert raised.value.line == line
+
+
+def outcomes(simulation: Simulation) -> list[tuple[str, str | None, int | None]]:
+    return [(run.outcome, run.node, run.ended_at) for run in simulation.runs.values()]
+
+
+def test_routed_runs_take_no_slot_and_go_to_their_node() -> None:
+    """To the one that is named, else to the first of the configuration that has the adapter and is up."""
+    routes = [
+        {"model": "any", "adapter": "a", "target": "t"},
+        {"model": "second", "adapter": "a", "target": "t", "node": "n2"},
+    ]
+    made = document(node("n1", "p1", capacity=1), node("n2", "q1", capacity=1), openai={"model_routes": routes})
+    lines = [
+        {"at": at, "id": f"r{number}", "model": model, "tokens": 1, "service_ms": 100}
+        if model
+        else {"at": at, "op": "node_down", "node": word}
+        for number, (at, model, word) in enumerate(
+            [
+                (0, "any", ""),
+                (0, "any", ""),
+                (0, "second", ""),
+                (0, "m", ""),
+                (50, "", "n1"),
+                (60, "any", ""),
+                (60, "second", ""),
+                (70, "", "n2"),
+                (80, "any", ""),
+                (80, "second", ""),
+            ]
+        )
+    ]
+    settings = load_document(made).config
+    simulation = Simulation(settings)
+    simulation.live_through(parse(map(json.dumps, lines), {"n1", "n2"}))
+    assert outcomes(simulation) == [
+        ("node_lost", "n1", 50),
+        ("node_lost", "n1", 50),
+        ("node_lost", "n2", 70),
+        ("node_lost", "n1", 50),
+        ("node_lost", "n2", 70),
+        ("node_lost", "n2", 70),
+        ("no_provider", None, 80),
+        ("no_provider", None, 80),
+    ]
+    assert all(run.provider is None for run in simulation.runs.values() if run.model != "m")
+    assert simulation.pool.in_flight == 0
