@@ -10,8 +10,9 @@ from doubles import JSON, complete, fail, piece, start, wait, whole
 from gateway_in_memory import Answer, Gateway, document, node
 
 from iop.edge.config import load_document
+from iop.edge.runs import run as one_run
 from iop.edge.runs.runs import REMEMBERED_REFUSALS
-from iop.errors import Failure
+from iop.errors import Failure, printable
 
 pytestmark = pytest.mark.usefixtures("logged")
 
@@ -278,6 +279,19 @@ def test_what_a_client_made_up_is_neither_logged_nor_remembered_whole(logged: An
     waits.leave()
     gateway.net.run()
     assert gateway.runs.explain("waits") is not None, "refusals drive nobody out"
+
+
+def test_of_a_long_name_only_what_is_kept_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for a model of a megabyte may not stall the reactor with it."""
+    looked_at: list[int] = []
+
+    def counted(words: str) -> str:
+        looked_at.append(len(words))
+        return printable(words)
+
+    monkeypatch.setattr(one_run, "printable", counted)
+    assert Gateway().chat(model="m" * 1_000_000).answer.code == "model_not_found"
+    assert looked_at == [one_run.LONGEST_NAME]
 
 
 @pytest.mark.parametrize("waiting", [False, True])
