@@ -55,6 +55,16 @@ class Thinking(NamedTuple):
     budget: int | None = None
 
 
+STRIP_USAGE = "openai_strip_usage"
+"""A run's metadata, "true": its client did not ask for the usage that the edge asked the backend for."""
+
+TOOL_CALLS = "openai_tool_calls"
+"""A COMPLETE's metadata: the backend's native tool calls, a JSON array as OpenAI has it."""
+
+TEXT_TOOL_FALLBACK = "openai_text_tool_fallback"
+"""A START's and COMPLETE's metadata, "true": the tools travelled as text, and so may the calls."""
+
+
 class RunRequest(NamedTuple):
     """One execution, as the edge asks a node for it.
 

@@ -213,7 +213,10 @@ CLI_SETTINGS: Final[Schema] = {
             "description": "How the program gets the prompt: on stdin, or as the last argument after `--`.",
         },
         "request_timeout_ms": _REQUEST_TIMEOUT,
-        "grace_ms": _milliseconds("Time between SIGINT and SIGKILL when a run is cancelled.", 5000),
+        "grace_ms": {
+            **_milliseconds("Time between SIGINT and SIGKILL when a run is cancelled.", 5000),
+            "maximum": 20_000,
+        },
     },
     "additionalProperties": False,
 }

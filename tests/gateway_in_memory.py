@@ -221,8 +221,10 @@ class Machine:
 
     def __init__(self, net: MemoryNet, token: str, adapter: Any, find: Any = None) -> None:
         self.adapter = adapter
-        self.adapters = AdapterSet(net, Path("/state"), find or (lambda kind: ScriptedFactory(adapter)))
-        self.supervisor = Supervisor(self.adapters, net, [Path("/")])
+        self.adapters = AdapterSet(
+            net, Path("/state"), find or (lambda kind: ScriptedFactory(adapter)), None, [Path("/")]
+        )
+        self.supervisor = Supervisor(self.adapters, net)
         self.drain = Drain(net)
         endpoint = clientFromString(net, "tcp:127.0.0.1:4610")
         self.uplink = Uplink(endpoint, token, self.adapters, self.supervisor, self.drain, net, lambda: 0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from iop import model as m
 from iop.errors import Failure, printable
 from iop.node.adapters.environment import Environment
+from iop.node.adapters.workspace import resolved
 from iop.node.sessions import SessionStore
 
 PATIENCE = 30.0
@@ -63,18 +64,25 @@ class AdapterSet:
 
     :param factory: finds an adapter factory by its type word.
     :param sessions: where adapters keep conversations that go on.
+    :param workspace_roots: under which runs may name their workspace.
     """
 
     log = Logger()
 
     def __init__(
-        self, reactor: Any, state_dir: Path, factory: Callable[[str], Any], sessions: SessionStore | None = None
+        self,
+        reactor: Any,
+        state_dir: Path,
+        factory: Callable[[str], Any],
+        sessions: SessionStore | None = None,
+        workspace_roots: Sequence[Path] = (),
     ) -> None:
         self._reactor = reactor
         self._state_dir = state_dir
         self._factory = factory
         self._adapters: dict[str, Any] = {}
         self._sessions = sessions
+        self._roots = workspace_roots
         self._capabilities: dict[str, Capabilities] = {}
         self._backends: dict[str, tuple[str, str]] = {}
         self._labels: dict[str, str] = {}
@@ -93,6 +101,10 @@ class AdapterSet:
         if adapter is None:
             raise Failure("adapter_unavailable", "the node has no such adapter")
         return adapter
+
+    def workspace(self, path: str) -> str:
+        """Return a workspace with its links resolved; :raises Failure: ``workspace_invalid``."""
+        return resolved(path, self._roots)
 
     def capabilities(self, name: str) -> Capabilities | None:
         """Return what an instance can; None where there is none of that name."""
@@ -171,9 +183,9 @@ class AdapterSet:
             if faults:
                 raise Failure("invalid_value", faults)
             state_dir = self._state_dir / "adapters" / name
-            environment = Environment(name, self._reactor, state_dir, self._sessions)
+            environment = Environment(name, self._reactor, state_dir, self._sessions, self.workspace)
             adapter = factory.make(config.settings, environment)
-            self._capabilities[name] = Capabilities.of(factory)
+            can = Capabilities.of(factory)
         except Failure:
             raise
         except Exception as error:
@@ -187,6 +199,7 @@ class AdapterSet:
             if isinstance(error, Failure):
                 raise
             raise Failure("adapter_unavailable", f"it could not be started: {type(error).__name__}") from error
+        self._capabilities[name] = can
         return adapter
 
     async def _stop(self, name: str) -> None:

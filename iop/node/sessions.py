@@ -7,9 +7,11 @@ there is remembered for thirty days, so that nobody goes on in a new conversatio
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from iop.errors import Failure
 
 EXPIRES: Final = 24 * 3600
 """Seconds unused after which a session is gone."""
@@ -44,36 +46,41 @@ class Session(NamedTuple):
 
 
 class SessionStore:
-    """Every session of a node.
+    """Every session of a node. What goes wrong with the file is a Failure: nothing has run then.
 
     :param path: of the file; None keeps all in memory.
     :param now: returns seconds since 1970.
+    :raises Failure: ``adapter_unavailable`` for a file that is none of ours.
     """
 
     def __init__(self, path: Path | None, now: Callable[[], float]) -> None:
         self._now = now
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=5)
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = NORMAL")
-        self._database.execute(_SCHEMA)
+        self._tidied = 0.0
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._database = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=0.5)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.execute(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            message = f"the sessions of this node cannot be read: {error}: {path}; move it away to begin without any"
+            raise Failure("adapter_unavailable", message) from None
 
     def find(self, adapter: str, session_id: str) -> Session | None:
         """Return a session as it is now; None for one that nobody knows."""
-        self._age()
         found = self._select("adapter = ? AND session_id = ?", adapter, session_id)
         return found[0] if found else None
 
     def known(self, adapter: str) -> list[Session]:
         """Return an adapter's sessions, those too that are gone, the oldest first."""
-        self._age()
         return self._select("adapter = ? ORDER BY created", adapter)
 
     def keep(self, adapter: str, session_id: str, agent_session: str, workspace: str) -> None:
         """A session was used: remember it."""
+        self._tidy()
         now = self._now()
-        self._database.execute(
+        self._do(
             "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (adapter, session_id) DO UPDATE SET"
             " agent_session = excluded.agent_session, workspace = excluded.workspace, last_used = excluded.last_used,"
             " state = excluded.state",
@@ -82,9 +89,10 @@ class SessionStore:
 
     def terminate(self, adapter: str, session_id: str) -> bool:
         """End a session; return whether it went on until now."""
-        changed = self._database.execute(
-            "UPDATE sessions SET state = ?, last_used = ? WHERE adapter = ? AND session_id = ? AND state = ?",
-            (TERMINATED, self._now(), adapter, session_id, ACTIVE),
+        changed = self._do(
+            "UPDATE sessions SET state = ?, last_used = ? WHERE adapter = ? AND session_id = ? AND state = ?"
+            " AND last_used >= ?",
+            (TERMINATED, self._now(), adapter, session_id, ACTIVE, self._now() - EXPIRES),
         )
         return changed.rowcount > 0
 
@@ -92,14 +100,24 @@ class SessionStore:
         """Close the file."""
         self._database.close()
 
-    def _age(self) -> None:
+    def _tidy(self) -> None:
+        """Forget, once an hour, what has been gone for long."""
         now = self._now()
-        self._database.execute(
-            "UPDATE sessions SET state = ? WHERE state = ? AND last_used < ?", (EXPIRED, ACTIVE, now - EXPIRES)
-        )
-        self._database.execute(
-            "DELETE FROM sessions WHERE state != ? AND last_used < ?", (ACTIVE, now - EXPIRES - REMEMBERED)
-        )
+        if now - self._tidied > 3600:
+            self._tidied = now
+            self._do("DELETE FROM sessions WHERE last_used < ?", (now - EXPIRES - REMEMBERED,))
 
     def _select(self, where: str, *values: str) -> list[Session]:
-        return [Session(*row) for row in self._database.execute(f"SELECT * FROM sessions WHERE {where}", values)]
+        now = self._now()
+        rows = [Session(*row) for row in self._do(f"SELECT * FROM sessions WHERE {where}", values)]
+        there = [each for each in rows if each.last_used >= now - EXPIRES - REMEMBERED]
+        return [
+            each._replace(state=EXPIRED) if each.state == ACTIVE and each.last_used < now - EXPIRES else each
+            for each in there
+        ]
+
+    def _do(self, statement: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        try:
+            return self._database.execute(statement, values)
+        except sqlite3.Error:
+            raise Failure("adapter_unavailable", "the node cannot keep sessions at the moment") from None

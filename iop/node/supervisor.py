@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set
-from pathlib import Path
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
@@ -17,7 +16,6 @@ from iop import model as m
 from iop.errors import Failure
 from iop.interfaces import ISink
 from iop.node.adapters.environment import Run
-from iop.node.adapters.workspace import resolved
 from iop.node.adapterset import AdapterSet
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
@@ -274,10 +272,9 @@ class Supervisor:
 
     log = Logger()
 
-    def __init__(self, adapters: AdapterSet, clock: IReactorTime, workspace_roots: Sequence[Path] = ()) -> None:
+    def __init__(self, adapters: AdapterSet, clock: IReactorTime) -> None:
         self._adapters = adapters
         self._clock = clock
-        self._roots = workspace_roots
         self.runs: dict[str, NodeRun] = {}
         self.total = self.failed = 0
         self.input_tokens = self.output_tokens = 0
@@ -324,7 +321,7 @@ class Supervisor:
             assert can is not None
             run.request = _in_a_mode_of(can.modes, run.request)
             if can.sessions and run.request.workspace:
-                run.request = run.request._replace(workspace=resolved(run.request.workspace, self._roots))
+                run.request = run.request._replace(workspace=self._adapters.workspace(run.request.workspace))
         except Failure as failure:
             run.fail(failure)
             return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import Logger
@@ -36,10 +37,12 @@ class Node(OrderedServices):
     _log = Logger()
 
     def __init__(self, settings: NodeSettings, reactor: Any, failed: Any = fatal) -> None:
+        """Take the state directory; :raises Failure: when another node has it, or its files are none of ours."""
         self.drain = Drain(reactor)
+        self._lock = alone(settings.state_dir)
         sessions = SessionStore(settings.state_dir / "sessions.sqlite3", reactor.seconds)
-        self.adapters = AdapterSet(reactor, settings.state_dir, plugin.factory, sessions)
-        self.supervisor = Supervisor(self.adapters, reactor, settings.workspace_roots)
+        self.adapters = AdapterSet(reactor, settings.state_dir, plugin.factory, sessions, settings.workspace_roots)
+        self.supervisor = Supervisor(self.adapters, reactor)
         endpoint: IStreamClientEndpoint = dialler(reactor, settings.edge)
         self.uplink = Uplink(
             endpoint,
@@ -62,6 +65,23 @@ class Node(OrderedServices):
         if left:
             self._log.warn("children of {count} runs were left behind; they are killed", count=left)
         super().startService()
+
+
+def alone(state_dir: Path) -> IO[str]:
+    """Return a lock on a state directory, which its process holds until it ends.
+
+    :raises Failure: when another process has it: two nodes would end each other's children.
+    """
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = open(state_dir / "lock", "w", encoding="utf-8")  # noqa: SIM115 - it is held for as long as it is open
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        message = f"another node uses the state directory {state_dir}: give each its own with --state-dir"
+        raise Failure("invalid_value", message) from None
+    except OSError as error:
+        raise Failure("invalid_value", f"the state directory {state_dir} cannot be used: {error.strerror}") from None
+    return lock
 
 
 class Options(usage.Options):
@@ -113,7 +133,10 @@ def makeService(options: Options) -> Node:
     """Return the node that the options describe."""
     from twisted.internet import reactor
 
-    node = Node(options["settings"], reactor)
+    try:
+        node = Node(options["settings"], reactor)
+    except Failure as failure:
+        raise SystemExit(f"error: {failure.message}") from None
     stop_on_signals(reactor, node.drain.hurry)
     settle(reactor)
     return node

@@ -277,11 +277,34 @@ def test_nobody_can_name_anothers_session() -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [{"session_id": "a\nb"}, {"session_id": "x" * 257}, {"workspace": "a\0b"}, {"workspace": "x" * 5000}],
+    [
+        {"session_id": "a\nb"},
+        {"session_id": "x" * 257},
+        {"session_id": 5},
+        {"workspace": "a\0b"},
+        {"workspace": "x" * 5000},
+        {"workspace": ["a"]},
+        {"workspace": "/a\ud800"},
+        {"ticket": "\ud800"},
+        {"\ud800": "x"},
+    ],
 )
 def test_a_session_or_workspace_that_cannot_be(metadata: dict[str, str]) -> None:
     answer = Gateway().chat(metadata=metadata).answer
     assert (answer.status, answer.code) == (400, "invalid_value")
+
+
+def test_a_session_is_the_same_in_the_body_and_in_the_header() -> None:
+    assert (
+        asked(metadata={"session_id": "sitz\u00fcng"}).session_id
+        == asked(headers={"x-iop-session": "sitz\u00fcng".encode().decode("latin-1")}).session_id
+    )
+
+
+@pytest.mark.parametrize("tools", [5, "x", {}, [5], None])
+def test_tools_that_are_none_are_the_backends_to_refuse(tools: Any) -> None:
+    gateway = Gateway(start(None, FALLBACK), piece(text="Hi"), complete())
+    assert gateway.chat(tools=tools).answer.status == 200
 
 
 def test_metadata_of_the_client_is_no_word_of_ours() -> None:

@@ -126,9 +126,33 @@ def test_a_node_that_registers_says_what_it_has() -> None:
         world.net.run()
 
 
+def test_what_the_edge_knows_goes_before_what_a_node_says() -> None:
+    """Also where several providers share an adapter, and models part them."""
+    sessions = Sessions()
+    sessions.keep("s", "n1", "a")
+    sessions.learn("n2", [{"session_id": "s", "adapter": "b"}, {"session_id": "t", "adapter": "b"}])
+    assert sessions._places == {"s": ("n1", "a"), "t": ("n2", "b")}
+    shared = document(node("n1", "p1", "p2"))
+    shared["models"] = [{"id": "one", "providers": ["p1"]}, {"id": "two", "providers": ["p2"]}]
+    gateway = Gateway(start(None), complete(), configuration=shared)
+    for model in ("two", "one", "two"):
+        assert gateway.chat(model=model, metadata={"session_id": "s"}).answer.status == 200
+        gateway.machine.end.cut()
+        gateway.net.run(5)
+
+
+def test_an_older_route_has_no_sessions() -> None:
+    route = {"model": "old", "adapter": "a", "target": "t"}
+    gateway = Gateway(start(None), complete(), configuration=document(openai={"model_routes": [route]}))
+    answer = gateway.chat(model="old", metadata={"session_id": "s"}).answer
+    assert (answer.status, answer.json["error"]["param"]) == (400, "metadata.session_id")
+    assert gateway.chat(model="old").answer.status == 200
+    gateway.assert_idle()
+
+
 def test_only_so_many_places_are_remembered() -> None:
     sessions = Sessions()
     for number in range(MOST + 1):
-        sessions.keep(str(number), "p1")
+        sessions.keep(str(number), "n1", "a")
     assert len(sessions._places) == MOST
     assert "0" not in sessions._places

@@ -100,13 +100,28 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def nameless() -> None:
+    """Answer without a word of the conversation it is in."""
+    result("hello?")
+
+
+def chatter() -> None:
+    """Answer, and leave a child behind that talks on, unmarked and in a session of its own."""
+    code = "import sys, time\nfor _ in range(400): sys.stdout.write('x\\n'); sys.stdout.flush(); time.sleep(0.01)"
+    subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True, env={})
+    result("left")
+
+
 def stray() -> None:
     """Go on in another conversation than it was asked to."""
     emit(type="system", subtype="init", session_id="another")
     result("hello?")
 
 
-ORDERS = {order.__name__: order for order in (tell, hang, mute, deaf, leave, flood, line, fail, refuse, die, stray)}
+ORDERS = {
+    order.__name__: order
+    for order in (tell, hang, mute, deaf, leave, flood, line, fail, refuse, die, stray, nameless, chatter)
+}
 
 
 def main() -> None:
@@ -115,7 +130,7 @@ def main() -> None:
     prompt = words[at + 1] if at is not None else sys.stdin.read()
     session = words[words.index("--resume") + 1] if "--resume" in words else f"agent-{os.getpid()}"
     order, *numbers = prompt.split() or [""]
-    if order not in ("stray", "mute"):
+    if order not in ("stray", "mute", "nameless"):
         emit(type="system", subtype="init", session_id=session)
     if order in ORDERS:
         ORDERS[order](*numbers)

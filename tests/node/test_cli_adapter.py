@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from iop.errors import Failure
 from iop.node.adapters.cli.adapter import CLIAdapter
 from iop.node.adapters.cli.processes import MARKER, Processes, reap_orphans
 from iop.node.adapters.environment import Environment, Run
+from iop.node.adapters.workspace import resolved
 from iop.node.sessions import EXPIRES, REMEMBERED, SessionStore
 
 pytestmark = pytest.mark.usefixtures("logged")
@@ -37,6 +39,7 @@ class World:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
         self.now = 1_000_000.0
+        self.root = folder.resolve()
         self.store = SessionStore(folder / "sessions.sqlite3", lambda: self.now)
         self.made: list[CLIAdapter] = []
         self.settings = {
@@ -52,7 +55,7 @@ class World:
 
     def another(self) -> CLIAdapter:
         """Make an adapter over the same state, as a node that was started again would."""
-        environment = Environment("agent", reactor, self.folder, self.store)
+        environment = Environment("agent", reactor, self.folder, self.store, partial(resolved, roots=[self.root]))
         processes = Processes(reactor, self.folder / "children")  # type: ignore[arg-type]
         adapter = CLIAdapter(self.settings, environment, processes, {**os.environ, "SECRET": "s"})
         self.made.append(adapter)
@@ -401,6 +404,86 @@ async def test_sessions_that_are_gone_are_not_begun_anew(world: World) -> None:
 
 
 @ensureDeferred
+async def test_a_session_that_ended_before_its_agent_named_itself_is_gone_too(world: World) -> None:
+    _, done = world.begin("mute", session_id="s")
+    scratch = next((world.folder / "scratch").iterdir())
+    assert await world.adapter.terminate_session("s")
+    await done
+    assert (await world.refused("hello", session_id="s")).code == "session_gone"
+    assert not scratch.exists()
+
+
+@ensureDeferred
+async def test_an_agent_that_does_not_say_where_it_goes_on_is_not_believed(world: World) -> None:
+    await world.ask("hello", session_id="s")
+    sink = await world.ask("nameless", session_id="s")
+    assert sink.failure.code == "session_gone"
+
+
+@ensureDeferred
+async def test_a_child_that_cannot_be_written_down_is_not_left_running(world: World) -> None:
+    (world.folder / "children").write_text("in the way")
+    failure = await world.refused("deaf")
+    assert failure.code == "adapter_unavailable"
+    deadline = time.monotonic() + 5
+    while world.alive:
+        assert time.monotonic() < deadline
+        await later(0.01)
+
+
+@ensureDeferred
+async def test_a_run_that_begins_paused_is_not_read(world: World) -> None:
+    """CL-04"""
+
+    class Paused(RecordingSink):
+        def attach(self, source: Any) -> None:
+            super().attach(source)
+            source.pause()
+
+    sink = Paused()
+    body = json.dumps({"messages": [{"role": "user", "content": "flood 3000"}]}).encode()
+    done = world.adapter.run(Run(m.RunRequest("r", "agent", "t", mode=m.Mode.NORMALIZED, input=body)), sink)
+    await later(0.3)
+    assert sink.events == []
+    sink.source.resume()
+    await done
+    assert len(sink.text) == 3_000_000
+
+
+@ensureDeferred
+async def test_a_grandchild_that_talks_on_delays_nobody(world: World) -> None:
+    """CL-05: not even one that has thrown its marker away."""
+    began = time.monotonic()
+    assert (await world.ask("chatter")).text == "left"
+    assert time.monotonic() - began < 3
+
+
+@ensureDeferred
+async def test_what_cannot_be_told_ends_the_run_all_the_same(world: World, logged: Any) -> None:
+    sink, done = world.begin("hello", session_id="s")
+    (child,) = world.adapter._children
+    child._parser.end = lambda *_: 1 / 0  # type: ignore[assignment]
+    await done
+    assert sink.failure.code == "internal"
+    assert [type(failure) for failure in logged.failures()] == [ZeroDivisionError]
+    assert world.adapter._children == {}
+
+
+@ensureDeferred
+async def test_sessions_that_cannot_be_kept_are_a_failure_before_anything_runs(world: World) -> None:
+    world.store.close()
+    failure = await world.refused("hello", session_id="s")
+    assert failure.code == "adapter_unavailable"
+    assert world.alive == []
+
+
+def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sessions.sqlite3").write_text("no database at all, but long enough to be looked at" * 40)
+    with pytest.raises(Failure, match=r"sessions\.sqlite3; move it away"):
+        SessionStore(tmp_path / "sessions.sqlite3", lambda: 0.0)
+
+
+@ensureDeferred
 async def test_terminating_a_session_ends_its_child(world: World) -> None:
     sink, done = world.begin("deaf", session_id="s")
     await said(sink, "begun")
@@ -411,6 +494,7 @@ async def test_terminating_a_session_ends_its_child(world: World) -> None:
 
 @ensureDeferred
 async def test_a_session_stays_in_its_workspace(world: World, tmp_path: Path) -> None:
+    """And in its roots: an agent can put a link in the place of its own directory."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
@@ -421,6 +505,8 @@ async def test_a_session_stays_in_its_workspace(world: World, tmp_path: Path) ->
     shutil.rmtree(one)
     failure = await world.refused("hello", session_id="s")
     assert (failure.code, one in failure.message) == ("workspace_invalid", True)
+    Path(one).symlink_to("/etc")
+    assert "not under" in (await world.refused("hello", session_id="s")).message
 
 
 @ensureDeferred

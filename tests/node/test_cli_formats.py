@@ -117,7 +117,7 @@ def test_good_transcripts(name: str, told: Told, exit_status: int) -> None:
             429,
             "the agent reached a rate limit: Request rejected (429) · slow down",
         ),
-        ("claude_retries", (1,), "upstream_auth", 401, "the agent's backend refused its credentials"),
+        ("claude_retries", (1,), "upstream_error", 502, "the agent's backend refused its credentials"),
         ("claude_interrupted", (0,), "upstream_error", 502, "the agent failed: it was interrupted"),
         ("claude_cut", (None, 9), "upstream_error", 502, "the agent was killed by SIGKILL"),
         ("claude_cut", (0,), "upstream_error", 502, "the agent ended without a result (exit status 0)"),
@@ -145,7 +145,7 @@ def test_good_transcripts(name: str, told: Told, exit_status: int) -> None:
         ),
         ("codex_retries", (None, 15), "upstream_error", 502, "the agent was killed by SIGTERM"),
         ("codex_cut", (None, 40), "upstream_error", 502, "the agent was killed by signal 40"),
-        ("gemini_api_error", (147,), "upstream_auth", 403, "the agent's backend refused its credentials"),
+        ("gemini_api_error", (147,), "upstream_error", 502, "the agent's backend refused its credentials"),
         ("gemini_interrupted", (0,), "upstream_error", 502, "the agent ended without a result (exit status 0)"),
         (
             "opencode_api_error",

@@ -67,11 +67,11 @@ class World:
         self.adapter = adapter or ScriptedAdapter(*script, **traits)
         factory = ScriptedFactory(self.adapter)
         factory.capabilities = {**factory.capabilities, **(can or {})}
-        adapters = AdapterSet(self.clock, Path(), lambda kind: factory)
+        adapters = AdapterSet(self.clock, Path(), lambda kind: factory, workspace_roots=roots)
         payload = m.NodePayload("1", (m.AdapterConfig("a", "scripted"),))
         Deferred.fromCoroutine(adapters.register(payload))
         assert adapters.revision == "1"
-        self.supervisor = Supervisor(adapters, self.clock, roots)
+        self.supervisor = Supervisor(adapters, self.clock)
         self.link = FakeLink()
 
     def run(self, run_id: str = "r", *, size: int | None = None, **request: Any) -> None:

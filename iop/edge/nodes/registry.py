@@ -75,7 +75,8 @@ class Registry:
     """The nodes of an edge.
 
     :ivar changed: called with a node's id whenever what it can serve may have changed.
-    :ivar registered: called with a node and its link when it has acknowledged its payload, before it is a candidate.
+    :ivar registered: called with a node and its link when it has acknowledged its payload; a Deferred that it returns
+        keeps the node from being a candidate.
     :ivar together: a context in which the runs of a lost link end, all at once.
     """
 
@@ -90,7 +91,7 @@ class Registry:
             self.entries[node.id] = Entry(node, payload_of(node))
             self._by_hash[node.token_hash_sha256] = node.id
         self.changed: Callable[[str], None] = lambda node_id: None
-        self.registered: Callable[[Entry, NodeLink], None] = lambda entry, link: None
+        self.registered: Callable[[Entry, NodeLink], Deferred[None] | None] = lambda entry, link: None
         self.together: Callable[[], AbstractContextManager[None]] = nullcontext
         self.closing = False
         self._strangers: set[NodeLink] = set()
@@ -237,14 +238,22 @@ class Registry:
         none_works = response.status is not m.RefreshStatus.APPLIED
         broken = [p.id for p in entry.payload.providers if none_works or p.adapter in failed]
         entry.health = dict.fromkeys(broken, (m.Health.DOWN, "its adapter could not be made"))
-        link.ready = True
         self.log.info(
             "node {node} is connected{failed}",
             node=link.node_id,
             failed=f"; it could not make {', '.join(sorted(failed))}: {response.message}" if failed else "",
         )
-        self.registered(entry, link)
-        self.changed(link.node_id)
+        waits = self.registered(entry, link)
+        if waits is None:
+            self._ready(entry, link)
+        else:
+            waits.addBoth(lambda _: self._ready(entry, link))
+
+    def _ready(self, entry: Entry, link: NodeLink) -> None:
+        """A node is a candidate from now on."""
+        if entry.link is link:
+            link.ready = True
+            self.changed(link.node_id)
 
     def provider_status(self, link: NodeLink, status: m.ProviderStatus) -> None:
         """A node saw how a provider is."""

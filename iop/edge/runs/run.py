@@ -160,7 +160,7 @@ class Run(Claim):
         assert link is not None
         self.lease = lease
         if self.session_id and resource.sessions:
-            self._service.sessions.keep(self.session_id, resource.provider_id)
+            self._service.sessions.keep(self.session_id, resource.node_id, resource.adapter)
         self.send(link, resource.adapter, lease.target, resource.provider_id, normalized=resource.normalized)
 
     def send(self, link: NodeLink, adapter: str, target: str, provider_id: str, *, normalized: bool) -> None:

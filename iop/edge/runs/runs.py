@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -18,7 +19,7 @@ from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
 from iop.edge.runs.sessions import Sessions
 from iop.edge.runs.story import Story
 from iop.errors import Failure
-from iop.settings import NORMALIZED
+from iop.settings import NORMALIZED, WITHOUT_SESSIONS
 
 REMEMBERED = 4096
 """Ended runs whose story can be told; of each only what that needs is left."""
@@ -64,7 +65,7 @@ class Runs:
         run.arrived = run.since = self.pool.now()  # also of one that the pool is not asked about
         self.active.add(run)
         if ask.model in self._routes:
-            self._route(run, self._routes[ask.model])
+            self._route(run, self._routes[ask.model], ask.session_id)
             return run
         try:
             if ask.session_id:
@@ -89,13 +90,21 @@ class Runs:
             run.ruled_out = self.sessions.begin(session_id, group)
             run.session_id = session_id
 
-    def _route(self, run: Run, route: config.ModelRoute) -> None:
+    def _route(self, run: Run, route: config.ModelRoute, session_id: str) -> None:
         """An older route takes no slot: the named node, else the first with that adapter."""
         for entry in self.nodes.entries.values():
             if route.node not in (None, entry.node.id) or not entry.usable or entry.link is None:
                 continue
             adapter = next((a for a in entry.node.adapters if a.name == route.adapter and a.enabled), None)
             if adapter is not None:
+                if session_id and adapter.type not in WITHOUT_SESSIONS:
+                    failure = Failure(
+                        "invalid_value",
+                        "a session needs a model of `models[]`, not an older route",
+                        param="metadata.session_id",
+                    )
+                    run.turned_away(failure)
+                    raise failure
                 run.trail.append(Routed(run.arrived, f"{entry.node.id}/{route.adapter}"))
                 run.send(entry.link, route.adapter, route.target, "", normalized=adapter.type in NORMALIZED)
                 return
@@ -114,16 +123,15 @@ class Runs:
             run.model = run.model[:LONGEST_NAME]
             self._refused.append(run)
 
-    def _node_registered(self, entry: Entry, link: NodeLink) -> None:
-        """Ask a node that may keep sessions which ones it has."""
-        providers = {p.adapter: p.id for p in entry.node.providers if self.pool.resources[p.id].sessions}
-        if not providers:
-            return
+    def _node_registered(self, entry: Entry, link: NodeLink) -> Deferred[None] | None:
+        """Ask a node that may keep sessions which ones it has; it is no candidate before it has said so."""
+        if not any(self.pool.resources[provider.id].sessions for provider in entry.node.providers):
+            return None
 
         def learn(response: m.NodeCommandResponse) -> None:
-            self.sessions.learn(response.report.get("sessions", {}).get("sessions", ()), providers)
+            self.sessions.learn(entry.node.id, response.report.get("sessions", {}).get("sessions", ()))
 
-        link.query(m.CommandType.SESSIONS.value).addCallbacks(
+        return link.query(m.CommandType.SESSIONS.value).addCallbacks(
             learn, lambda _: self.log.warn("node {node} did not say which sessions it has", node=entry.node.id)
         )
 

@@ -17,11 +17,15 @@ MOST: Final = 100_000
 """Sessions whose place is remembered; the ones used last."""
 
 
+Place = tuple[str, str]
+"""A node and an adapter of it: several providers may share one."""
+
+
 class Sessions:
     """Every session that the edge knows of, by its name on the wire."""
 
     def __init__(self) -> None:
-        self._places: OrderedDict[str, str] = OrderedDict()
+        self._places: OrderedDict[str, Place] = OrderedDict()
         self._in_use: set[str] = set()
 
     def begin(self, session_id: str, group: Group) -> frozenset[str]:
@@ -32,29 +36,29 @@ class Sessions:
         if session_id in self._in_use:
             raise Failure("session_busy", "another run of this session is under way", param="metadata.session_id")
         place = self._places.get(session_id)
-        if place is not None and place not in group.order:
-            message = "the session belongs to another model"
-            raise Failure("invalid_value", message, param="metadata.session_id")
+        there = {r.provider_id for r in group.resources if r.sessions}
+        if place is not None:
+            node_id, adapter = place
+            there = {r.provider_id for r in group.resources if (r.node_id, r.adapter) == (node_id, adapter)}
+            if not there:
+                message = "the session belongs to another model"
+                raise Failure("invalid_value", message, param="metadata.session_id")
         self._in_use.add(session_id)
-        return frozenset(r.provider_id for r in group.resources if not r.sessions or place not in (None, r.provider_id))
+        return frozenset(group.order) - there
 
     def end(self, session_id: str) -> None:
         """A run of it has ended."""
         self._in_use.discard(session_id)
 
-    def keep(self, session_id: str, provider_id: str) -> None:
-        """A run of it was sent to a provider."""
-        self._places[session_id] = provider_id
+    def keep(self, session_id: str, node_id: str, adapter: str) -> None:
+        """A run of it was sent to an adapter of a node."""
+        self._places[session_id] = node_id, adapter
         self._places.move_to_end(session_id)
         if len(self._places) > MOST:
             self._places.popitem(last=False)
 
-    def learn(self, report: Iterable[Mapping[str, Any]], providers: Mapping[str, str]) -> None:
-        """A node said which sessions it has, each with its adapter.
-
-        :param providers: the node's providers, by adapter.
-        """
+    def learn(self, node_id: str, report: Iterable[Mapping[str, Any]]) -> None:
+        """A node said which sessions it has, each with its adapter. What the edge knows by itself goes first."""
         for each in report:
-            provider_id = providers.get(each["adapter"])
-            if provider_id is not None:
-                self.keep(each["session_id"], provider_id)
+            if each["session_id"] not in self._places:
+                self.keep(each["session_id"], node_id, each["adapter"])

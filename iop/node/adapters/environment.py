@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,15 @@ class Environment:
     :ivar reactor: time, sockets, processes.
     :ivar state_dir: where it may keep what must outlive the node.
     :ivar sessions: the session store, or None.
+    :ivar workspace: returns a directory that runs may work in with its links resolved, or raises a Failure
+        (``workspace_invalid``); a run's own has gone through it.
     """
 
     name: str
     reactor: Any
     state_dir: Path
     sessions: Any = None
+    workspace: Callable[[str], str] = field(default=lambda path: path)
     log: Logger = field(default_factory=lambda: Logger(namespace="iop.adapter"))
 
 

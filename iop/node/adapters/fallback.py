@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from iop.errors import Failure
+from iop.model import TEXT_TOOL_FALLBACK
 
-MARK: Final = {"openai_text_tool_fallback": "true"}
+MARK: Final = {TEXT_TOOL_FALLBACK: "true"}
 """The metadata of such a run's START and COMPLETE."""
 
 _INSTRUCTION: Final = """\

@@ -39,7 +39,7 @@ _FORWARDED: Final = frozenset(
 
 NO_SUCH_MODEL: Final = "the model does not exist; GET /v1/models lists those that do"
 
-STRIP_USAGE: Final = {"openai_strip_usage": "true"}
+STRIP_USAGE: Final = {m.STRIP_USAGE: "true"}
 """A run's metadata: the client did not ask for the usage that the edge asked the backend for."""
 
 _PUBLIC_CODE: Final = {
@@ -110,8 +110,9 @@ class ChatRequest(NamedTuple):
         """The JSON Schemas of the tools' parameters, by name; what is no function tool is left out."""
         if "tools" not in self.document:
             return {}
-        made = {}
-        for tool in json.loads(self.body)["tools"] or ():
+        made: dict[str, Any] = {}
+        tools = json.loads(self.body)["tools"]
+        for tool in tools if isinstance(tools, list) else ():
             function = tool.get("function") if isinstance(tool, dict) else None
             if isinstance(function, dict) and isinstance(function.get("name"), str):
                 made[function["name"]] = function.get("parameters") or {}
@@ -165,9 +166,18 @@ class Errand(NamedTuple):
         said = document.get("metadata")
         if said is None and _SESSION not in headers and _WORKSPACE not in headers:
             return _NO_ERRAND  # nearly always
-        given = {name: value for name, value in said if isinstance(value, str)} if type(said) is tuple else {}
-        session = given.pop("session_id", "") or headers.get(_SESSION, b"").decode("latin-1")
-        workspace = given.pop("workspace", "") or headers.get(_WORKSPACE, b"").decode("utf-8", "surrogateescape")
+        given = dict(said) if type(said) is tuple else {}
+        for name in ("session_id", "workspace"):
+            if not isinstance(given.get(name, ""), str):
+                raise Failure("invalid_value", f"`metadata.{name}` must be a string", param=f"metadata.{name}")
+        given = {name: value for name, value in given.items() if isinstance(value, str)}
+        try:
+            "".join((*given, *given.values())).encode()
+            session = given.pop("session_id", "") or headers.get(_SESSION, b"").decode()
+            workspace = given.pop("workspace", "") or headers.get(_WORKSPACE, b"").decode()
+        except UnicodeError:
+            message = "`metadata`, a session and a workspace must be text that UTF-8 can carry"
+            raise Failure("invalid_value", message, param="metadata") from None
         if not _SESSION_ID.fullmatch(session):
             raise Failure(
                 "invalid_value", "a session id is up to 256 printable characters", param="metadata.session_id"

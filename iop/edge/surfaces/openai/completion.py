@@ -16,9 +16,6 @@ from iop.edge.surfaces.openai.toolcalls import Call, TextToolCalls
 from iop.errors import Failure
 from iop.http import sse
 
-TOOL_CALLS: Final = "openai_tool_calls"
-TEXT_TOOL_FALLBACK: Final = "openai_text_tool_fallback"
-
 LARGEST: Final = 32 << 20
 """Bytes of an answer that the edge collects (``docs/contracts/wire.md``, Flow control)."""
 
@@ -38,7 +35,7 @@ class Reading:
 
     def started(self, start: m.Start) -> None:
         """The answer begins."""
-        if start.metadata.get(TEXT_TOOL_FALLBACK) == "true":
+        if start.metadata.get(m.TEXT_TOOL_FALLBACK) == "true":
             self._text_calls = TextToolCalls(self._tools)
 
     def read(self, text: str) -> list[str | dict[str, Any]]:
@@ -50,8 +47,8 @@ class Reading:
     def last(self, complete: m.Complete) -> tuple[list[str | dict[str, Any]], str]:
         """Return what is left to show at the end, and the finish reason; :raises Failure: for an adapter's nonsense."""
         left = self._shown(self._text_calls.end()) if self._text_calls is not None else []
-        if TOOL_CALLS in complete.metadata:
-            left += _native_calls(complete.metadata[TOOL_CALLS])
+        if m.TOOL_CALLS in complete.metadata:
+            left += _native_calls(complete.metadata[m.TOOL_CALLS])
             self._made = True
         reason = complete.finish_reason or "stop"
         return left, "tool_calls" if self._made and reason == "stop" else reason

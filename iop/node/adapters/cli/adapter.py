@@ -22,7 +22,6 @@ from iop.node.adapters.cli.formats import parser
 from iop.node.adapters.cli.processes import Processes
 from iop.node.adapters.cli.prompt import render
 from iop.node.adapters.environment import Environment, Run
-from iop.node.adapters.workspace import usable
 from iop.settings import CLI_SETTINGS
 
 INHERITED: Final = ("PATH", "HOME", "LANG", "TMPDIR", "TERM")
@@ -90,8 +89,6 @@ class CLIAdapter:
         program = self._program()
 
         def named(agent_session: str) -> None:
-            if resumed and session is not None and agent_session != session.agent_session:
-                raise Failure("session_gone", "the agent went on in another conversation than it was asked to")
             self._keep(request.session_id, agent_session, workspace)
 
         child = Child(
@@ -103,6 +100,7 @@ class CLIAdapter:
             self._environment.log,
             self._grace,
             self._patience,
+            session.agent_session if resumed and session is not None else "",
         )
         self._children[child] = request.session_id
         sink.attach(child)
@@ -143,12 +141,21 @@ class CLIAdapter:
         ]
 
     def terminate_session(self, session_id: str) -> Deferred[bool]:
-        found = self._keeps_sessions and self._environment.sessions.terminate(self._name, session_id)
+        if not self._keeps_sessions:
+            return succeed(False)
+        sessions = self._environment.sessions
         running = [child for child, of in self._children.items() if of and of == session_id]
+        if running and sessions.find(self._name, session_id) is None:
+            self._keep(session_id, "", "")  # its agent has not named itself yet: it was there all the same
+        found = sessions.terminate(self._name, session_id)
         for child in running:
             child.give_up(Failure("session_gone", "the session was terminated"))
-        shutil.rmtree(self._scratch_of(session_id), ignore_errors=True)
-        return DeferredList([child.ended() for child in running]).addCallback(lambda _: bool(found or running))
+
+        def ended(_: Any) -> bool:
+            shutil.rmtree(self._scratch_of(session_id), ignore_errors=True)
+            return bool(found or running)
+
+        return DeferredList([child.ended() for child in running]).addCallback(ended)
 
     # ---- a run's surroundings -----------------------------------------------------------------------------------
 
@@ -170,15 +177,14 @@ class CLIAdapter:
         return session
 
     def _workspace(self, request: m.RunRequest, session: Any) -> str:
-        """Return the directory to work in; "" for one of the run's own."""
-        if session is None or not request.workspace or request.workspace == session.workspace:
-            chosen = request.workspace if session is None else str(session.workspace)
-            return usable(chosen) if chosen else ""
-        raise Failure(
-            "workspace_invalid",
-            f"the session works in {session.workspace or 'a directory of its own'}, not in {request.workspace}",
-            param="metadata.workspace",
-        )
+        """Return the directory to work in; "" for one of the run's own. A session stays where it began."""
+        if session is None or (not session.workspace and not request.workspace):
+            return request.workspace
+        if request.workspace not in ("", session.workspace):
+            where = session.workspace or "a directory of its own"
+            message = f"the session works in {where}, not in {request.workspace}"
+            raise Failure("workspace_invalid", message, param="metadata.workspace")
+        return self._environment.workspace(session.workspace)  # it may have become something else meanwhile
 
     def _scratch(self, session_id: str) -> Path:
         folder = self._environment.state_dir / "scratch"

@@ -27,11 +27,16 @@ QUIET: Final = 0.1
 """Seconds for which stdout must be silent once the child is gone: a grandchild may hold it open for ever."""
 
 
+LAST_WORDS: Final = 1.0
+"""Seconds for which it may talk on all the same, while the client takes it."""
+
+
 class Child(ProcessProtocol):
     """A program that answers one run; also the source that flow control pauses.
 
     :param named: is told the agent's own session id when it is known; raises a Failure for a wrong one.
     :param grace: seconds between SIGINT and SIGKILL.
+    :param resumed: the agent's own name of the conversation that it is asked to go on in; "" for a new one.
     :param patience: seconds that the whole may take; 0 is without end.
     :ivar done: fires when nothing of the child is left; cancelling it ends the child.
     :ivar session: the agent's own name of the conversation; "" while it has not said one.
@@ -48,6 +53,7 @@ class Child(ProcessProtocol):
         log: Logger,
         grace: float,
         patience: float,
+        resumed: str = "",
     ) -> None:
         self._sink = sink
         self._parser = parser
@@ -59,6 +65,7 @@ class Child(ProcessProtocol):
         self._log = log
         self._grace = grace
         self._patience = patience
+        self._resumed = resumed
         self._line = bytearray()
         self._stderr = b""
         self._started = self._gone = self._cancelled = self._paused = False
@@ -105,7 +112,7 @@ class Child(ProcessProtocol):
         self._paused = False
         self._stdout("resumeProducing")
         if self._gone:
-            self._later("quiet", QUIET, self._silent)
+            self._drain()
 
     def _stdout(self, verb: str) -> None:
         pipe = getattr(self.transport, "pipes", {}).get(1)
@@ -116,6 +123,8 @@ class Child(ProcessProtocol):
 
     def connectionMade(self) -> None:
         assert self.transport is not None
+        if self._paused:  # before there was anything to pause
+            self._stdout("pauseProducing")
         if self._prompt:
             self.transport.write(self._prompt)
         self.transport.closeStdin()
@@ -147,7 +156,7 @@ class Child(ProcessProtocol):
         self._stop("again")
         self._sweep()
         if not self._paused:
-            self._later("quiet", QUIET, self._silent)
+            self._drain()
 
     def processEnded(self, reason: TwistedFailure) -> None:
         """Its pipes are closed too."""
@@ -170,6 +179,8 @@ class Child(ProcessProtocol):
         piece = self._parser.line(line)
         if self._parser.session and self._parser.session != self.session:
             self.session = self._parser.session
+            if self._resumed and self.session != self._resumed:
+                raise Failure("session_gone", "the agent went on in another conversation than it was asked to")
             self._named(self.session)
         self._say(piece)
 
@@ -182,6 +193,11 @@ class Child(ProcessProtocol):
         if not self._started:
             self._started = True
             self._sink.start()
+
+    def _drain(self) -> None:
+        """It is gone: read what is left in its pipe, until nothing comes or a grandchild has talked for too long."""
+        self._later("quiet", QUIET, self._silent)
+        self._later("last", LAST_WORDS, self._silent)
 
     def _silent(self) -> None:
         """It is gone and nothing more comes: whoever holds its stdout is not waited for."""
@@ -199,7 +215,11 @@ class Child(ProcessProtocol):
         if self._processes is not None and self._child is not None:
             self._processes.forget(self._child)
         if not self._cancelled:
-            self._tell_end()
+            try:
+                self._tell_end()
+            except Exception:  # whatever it was, it must not hold its session
+                self._log.failure("the end of an agent could not be told")
+                self._sink.fail(Failure("internal", "what the agent wrote could not be read"), None)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.callback(None)
@@ -212,6 +232,8 @@ class Child(ProcessProtocol):
         end: Piece | Failure | None = self._failure
         if end is None:
             end = self._parser.end(*self._status, self._stderr.decode("utf-8", "replace"))
+        if not isinstance(end, Failure) and self._resumed and not self.session:
+            end = Failure("session_gone", "the agent did not say that it went on in the conversation it was asked to")
         if isinstance(end, Failure):
             self._sink.fail(end, self._parser.usage)
             return

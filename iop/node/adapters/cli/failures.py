@@ -108,13 +108,8 @@ def failure(said: Said, stderr_tail: str = "") -> Failure:
         return session_gone()
     if kind in _TOO_LONG or _OVERFLOW.search(shown):
         return Failure("context_length_exceeded", shown or "the conversation is longer than the model's context")
-    if status in (401, 403):
-        return Failure(
-            "upstream_auth",
-            "the agent's backend refused its credentials",
-            http_status=status,
-            type="invalid_request_error" if status == 401 else "permission_error",
-        )
+    if status in (401, 403):  # not the client's: a 401 would tell it that its own key is wrong
+        return Failure("upstream_error", "the agent's backend refused its credentials")
     if status == 429:  # no other provider gets the run: the agent may have done half of it
         return Failure("rate_limited", _with("the agent reached a rate limit", shown), retryable=False)
     return Failure("upstream_error", _with("the agent failed", shown))

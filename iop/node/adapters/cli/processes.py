@@ -62,9 +62,13 @@ class Processes:
             cwd,
             childFDs={0: "w", 1: "r", 2: "r"},
         )
-        group = int(transport.pid)
-        self._write_down(group, marker)
-        return Started(transport, group, marker)
+        child = Started(transport, int(transport.pid), marker)
+        try:
+            self._write_down(child.group, marker)
+        except OSError:
+            self.kill(child)  # nobody could find it again
+            raise
+        return child
 
     def signal(self, child: Started, number: int) -> bool:
         """Signal its group; return False while it leads none yet, as in the moments after :meth:`start`."""

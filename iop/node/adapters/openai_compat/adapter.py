@@ -133,7 +133,7 @@ class OpenAICompatAdapter:
 
 
 def _strips(run: Run) -> bool:
-    return run.request.metadata.get("openai_strip_usage") == "true"
+    return run.request.metadata.get(m.STRIP_USAGE) == "true"
 
 
 @provider(IAdapterFactory)

@@ -199,7 +199,7 @@ class NormalizedAnswer(Attempt):
             self._fail(failure)
             return
         calls = reader.calls.whole(self._ids)
-        said = {"openai_tool_calls": json.dumps(calls, separators=(",", ":"))} if calls else {}
+        said = {m.TOOL_CALLS: json.dumps(calls, separators=(",", ":"))} if calls else {}
         self._sink.complete(reader.finish_reason or "stop", reader.usage, {**self._metadata, **said})
         self._close(None)
 
