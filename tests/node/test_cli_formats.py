@@ -122,6 +122,7 @@ def test_good_transcripts(name: str, told: Told, exit_status: int) -> None:
         ("claude_cut", (None, 9), "upstream_error", 502, "the agent was killed by SIGKILL"),
         ("claude_cut", (0,), "upstream_error", 502, "the agent ended without a result (exit status 0)"),
         ("qwen_api_error", (0,), "upstream_error", 502, "the agent failed: no such model"),
+        ("qwen_newer_api_error", (1,), "upstream_error", 502, "the agent failed: no such model"),
         (
             "codex_api_error",
             (1,),

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from iop import model as m
-from iop.node.adapters.cli.failures import Said, is_status
+from iop.node.adapters.cli.failures import Said, is_status, object_of
 from iop.node.adapters.cli.lines import Event, JsonLines, count, mapping, string, total
 
 #: qwen tells a failed call as if it were the model's answer, in a message and in a result that is no error.
@@ -164,6 +164,7 @@ def _said(event: Event, words: str) -> Said:
     errors = event.get("errors")
     told = [string(error) for error in (errors if isinstance(errors, list) else ())]
     words = words or "; ".join(word for word in told if word and not word.startswith("[ede_diagnostic]"))
+    words = words or object_of(event).words  # newer qwen's place for it
     if not words and string(event.get("terminal_reason")).startswith("aborted"):
         words = "it was interrupted"
     status = event.get("api_error_status")
