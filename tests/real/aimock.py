@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import urllib.request
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from running import Child, answers, free_port
 
 ANSWER = "Hello from the mock model. This is a fixed reply."
 SECOND = "Yes, I remember: this is turn two."
+BEGINS = "Let me run it."
 USED = "The tool has run: all done."
 REFUSED = "The mock refuses this prompt."
+PRINTS, PRINTED = "printf from-%s 42", "from-42"
 HANGS = "tail -f /dev/null"
 """The command of a tool that does not end."""
 
@@ -29,11 +33,16 @@ _RUNS: dict[str, Any] = {
 def _fixtures() -> list[dict[str, Any]]:
     """Return what the mock answers: the first that fits, by words of the last user message."""
     asked: list[dict[str, Any]] = []
-    for words, command in (("use the tool", "echo from-the-tool"), ("hang the tool", HANGS)):
+    for words, command in (("use the tool", PRINTS), ("hang the tool", HANGS)):
         asked.append({"match": {"userMessage": words, "hasToolResult": True}, "response": {"content": USED}})
         for tool, arguments in _RUNS.items():
             call = {"id": "call_1", "name": tool, "arguments": arguments(command)}
-            asked.append({"match": {"userMessage": words, "toolName": tool}, "response": {"toolCalls": [call]}})
+            asked.append(
+                {
+                    "match": {"userMessage": words, "toolName": tool},
+                    "response": {"content": BEGINS, "toolCalls": [call]},
+                }
+            )
     error = {"message": REFUSED, "type": "invalid_request_error"}
     asked.append({"match": {"userMessage": "refuse this"}, "response": {"error": error, "status": 400}})
     asked.append({"match": {"userMessage": "second turn"}, "response": {"content": SECOND}})
@@ -42,22 +51,39 @@ def _fixtures() -> list[dict[str, Any]]:
 
 
 class Mock:
-    """The program.
+    """The program, and a relay before it that keeps what was asked: the program's own journal drops long requests.
 
     :param program: where npm put it.
+    :ivar heard: what each connection so far has sent.
     """
 
     def __init__(self, program: Path, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
         fixtures = folder / "fixtures.json"
         fixtures.write_text(json.dumps({"fixtures": _fixtures()}))
-        command = [str(program), "--port", str(self.port), "--fixtures", str(fixtures), "--log-level", "warn"]
+        self._port = free_port()
+        command = [str(program), "--port", str(self._port), "--fixtures", str(fixtures), "--log-level", "warn"]
         self.child = Child("aimock", command, folder)
-        answers(self.child, f"{self.url}/__aimock/journal")
+        answers(self.child, f"http://127.0.0.1:{self._port}/__aimock/journal")
+        self.heard: list[bytearray] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
 
-    def asked(self) -> list[str]:
-        """Return the bodies of all requests so far, as JSON."""
-        with urllib.request.urlopen(f"{self.url}/__aimock/journal", timeout=10) as answer:
-            return [json.dumps(entry.get("body")) for entry in json.load(answer)]
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listening.accept()
+            self.heard.append(heard := bytearray())
+            server = socket.create_connection(("127.0.0.1", self._port))
+            for ends in ((client, server, heard), (server, client, bytearray())):
+                threading.Thread(target=_relay, args=ends, daemon=True).start()
+
+
+def _relay(source: socket.socket, target: socket.socket, heard: bytearray) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            heard += data
+            target.sendall(data)
+    for end in (source, target):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
