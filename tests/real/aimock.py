@@ -18,7 +18,7 @@ USED = "The tool has run: all done."
 REFUSED = "The mock refuses this prompt."
 PRINTS, PRINTED = "printf from-%s 42", "from-42"
 HANGS = "tail -f /dev/null"
-"""The command of a tool that does not end."""
+"""The command of a tool that does not end; some agents refuse a bare ``sleep``."""
 
 _RUNS: dict[str, Any] = {
     "Bash": lambda command: {"command": command, "description": "as asked"},

@@ -22,7 +22,7 @@ def install(folder: Path) -> None:
         return
     npm = shutil.which("npm")
     if npm is None:
-        print("there is no npm: no agent is installed", file=sys.stderr)
+        sys.stderr.write("there is no npm: no agent is installed\n")
         return
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(PACKAGES, folder / "package.json")
@@ -30,12 +30,12 @@ def install(folder: Path) -> None:
     try:
         status = subprocess.run(command, cwd=folder, timeout=PATIENCE).returncode
     except subprocess.TimeoutExpired:
-        print(f"npm took longer than {PATIENCE:g} s", file=sys.stderr)
+        sys.stderr.write(f"npm took longer than {PATIENCE:g} s\n")
         return
     if status == 0:
         shutil.copy(PACKAGES, done)
     else:
-        print(f"npm ended with status {status}", file=sys.stderr)
+        sys.stderr.write(f"npm ended with status {status}\n")
 
 
 if __name__ == "__main__":

@@ -119,12 +119,16 @@ def test_strange_session(client: openai.OpenAI, agent: Agent, kept: Kept) -> Non
         assert (raised.value.status_code, raised.value.code) == (410, "session_gone")
 
 
+def _read(client: openai.OpenAI, asked: dict[str, Any]) -> list[Any]:
+    """Return an answer, or every chunk of it."""
+    answer = client.chat.completions.create(**asked)
+    return list(answer) if asked["stream"] else [answer]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_refused_by_its_api(client: openai.OpenAI, agent: Agent, stream: bool) -> None:
-    asked: Any = {"model": agent.name, "messages": user("Please refuse this"), "stream": stream}
     with pytest.raises(openai.APIError) as raised:
-        answer = client.chat.completions.create(**asked)
-        print(list(answer) if stream else answer)
+        _read(client, {"model": agent.name, "messages": user("Please refuse this"), "stream": stream})
     assert raised.value.code == "upstream_error"
     assert REFUSED in raised.value.message
     assert isinstance(raised.value.body, dict)
