@@ -34,7 +34,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def program(package: str, command: str) -> Path:
     """Return a command that npm has installed, in the version that was asked for; skip when it has not."""
     folder = Path(os.environ.get("IOP_REAL_NPM", "node_modules-not-installed")) / "node_modules"
-    wanted = json.loads(PACKAGES.read_text())["optionalDependencies"][package]
+    wanted = json.loads(PACKAGES.read_text())["dependencies"][package]
     try:
         found = json.loads((folder / package / "package.json").read_text())["version"]
     except OSError:

@@ -5,10 +5,12 @@ The tests skip what is missing and say so; this script fails for nothing but a w
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 PACKAGES = Path(__file__).with_name("package.json")
 PATIENCE = 900.0
@@ -16,7 +18,7 @@ PATIENCE = 900.0
 
 
 def install(folder: Path) -> None:
-    """Install what is not there yet."""
+    """Install what is not there yet: all at once, or else one by one, as many as there are."""
     done = folder / "installed.json"
     if done.exists() and done.read_bytes() == PACKAGES.read_bytes():
         return
@@ -25,17 +27,28 @@ def install(folder: Path) -> None:
         sys.stderr.write("there is no npm: no agent is installed\n")
         return
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PACKAGES, folder / "package.json")
+    wanted = json.loads(PACKAGES.read_text())
+    if _run(npm, folder, wanted):
+        shutil.copy(PACKAGES, done)
+        return
+    had: dict[str, str] = {}
+    for name, version in wanted["dependencies"].items():
+        if _run(npm, folder, wanted | {"dependencies": had | {name: version}}):
+            had[name] = version
+        else:
+            sys.stderr.write(f"{name} {version} cannot be installed\n")
+    _run(npm, folder, wanted | {"dependencies": had})
+
+
+def _run(npm: str, folder: Path, package: dict[str, Any]) -> bool:
+    """Make a directory hold what a package needs; return whether it does."""
+    (folder / "package.json").write_text(json.dumps(package))
     command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     try:
-        status = subprocess.run(command, cwd=folder, timeout=PATIENCE).returncode
+        return subprocess.run(command, cwd=folder, timeout=PATIENCE).returncode == 0
     except subprocess.TimeoutExpired:
         sys.stderr.write(f"npm took longer than {PATIENCE:g} s\n")
-        return
-    if status == 0:
-        shutil.copy(PACKAGES, done)
-    else:
-        sys.stderr.write(f"npm ended with status {status}\n")
+        return False
 
 
 if __name__ == "__main__":
