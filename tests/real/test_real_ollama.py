@@ -70,16 +70,18 @@ def _client(module: str, name: str) -> Any:
 
 
 def test_ollama_python(double: Backend) -> None:
+    """Streams alone: the adapter asks for nothing else."""
     client = _client("ollama", "Client")(host=double.url)
     (model, *_) = [each.model for each in client.list().models]
-    message = [{"role": "user", "content": "Hello there"}]
-    answer = client.chat(model=model, messages=message)
-    assert answer.done
-    assert answer.message.content
-    parts = list(client.chat(model=model, messages=message, stream=True))
-    assert "".join(part.message.content or "" for part in parts) == answer.message.content
-    assert [part.done for part in parts][-1] is True
+    messages = [{"role": "user", "content": "Hello there"}]
+    parts = list(client.chat(model=model, messages=messages, stream=True))
+    assert "".join(part.message.content or "" for part in parts)
+    assert [part.done for part in parts] == [False] * (len(parts) - 1) + [True]
     assert parts[-1].done_reason == "stop"
+    assert parts[-1].eval_count
+    parts = list(client.chat(model=model, messages=messages, tools=[WEATHER], stream=True))
+    (call,) = [call for part in parts for call in part.message.tool_calls or ()]
+    assert call.function.name == "run_shell_command"
 
 
 def test_langchain(double: Backend) -> None:
