@@ -48,7 +48,6 @@ def _backends(work: Path, endless_model: Path) -> dict[str, Backend]:
     started = {
         "tiny": Backend("tiny", work, "llama_server.py", work / "tiny.gguf", "tiny", PORT, 2048),
         "endless": Backend("endless", work, "llama_server.py", endless_model, "endless", PORT, 32768),
-        "fake": Backend("fake", work, "fake_openai.py", PORT),
     }
     return {name: backend.ready() for name, backend in started.items()}
 
@@ -66,9 +65,9 @@ def endless(_backends: dict[str, Backend]) -> Backend:
 
 
 @pytest.fixture(scope="session")
-def fake(_backends: dict[str, Backend]) -> Backend:
+def fake(work: Path) -> Backend:
     """A backend that obeys the last message."""
-    return _backends["fake"]
+    return Backend("fake", work, "fake_openai.py", PORT).ready()
 
 
 # ---- gateways -------------------------------------------------------------------------------------------------------

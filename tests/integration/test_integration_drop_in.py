@@ -1,49 +1,59 @@
-"""The example drop-in in a real node, whose edge has never heard of it. docs/contracts/adapters.md, Discovery."""
+"""The example drop-in, installed by pip, in a real node whose edge has never heard of it.
+
+``docs/writing-an-adapter.md``; ``docs/contracts/adapters.md`` (Discovery).
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from linechat_example import EXAMPLE
-from real_gateway import NODE_TOKEN, Backend, Gateway, provider, user
-from running import TWISTD, Child, free_port, until
+from real_gateway import Backend, Gateway, provider, user
+from running import Child, free_port, until
 
-from iop.wire import translate
+from iop.cli.edge import main as iop_edge
+from iop.node.adapters import plugin
 
 pytestmark = pytest.mark.slow
 
+BARE_TOKEN = "the-token-of-a-node-without-the-package"
+
 
 @pytest.fixture(scope="module")
-def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables with which a process finds the example, which is dropped into a folder and not installed."""
-    folder = tmp_path_factory.mktemp("dropped")
-    for part in ("linechat", "twisted"):
-        shutil.copytree(EXAMPLE / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "dropin.cache"))
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh folder that pip has installed the example into, from a copy: building leaves files beside the source."""
+    folder = tmp_path_factory.mktemp("installed")
+    copy = tmp_path_factory.mktemp("source") / "drop-in"
+    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "dropin.cache"))
+    pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "--no-index"]
+    child = Child("pip", [*pip, "--no-deps", "--no-build-isolation", "--target", str(folder), str(copy)], copy.parent)
+    until(lambda: child.status is not None, "pip is done", 60)
+    assert child.status == 0, child.log
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environ(installed: Path) -> dict[str, str]:
+    """Variables with which a process finds what is installed."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH")]))}
 
 
 @pytest.fixture(scope="module")
 def parrot(work: Path, environ: dict[str, str]) -> Iterator[int]:
-    """The port of the example's own backend."""
+    """The port of the example's own backend, which is about to listen."""
     port = free_port()
     child = Child("parrot", [sys.executable, "-m", "linechat.server", str(port)], work, environ=environ)
-
-    def listens() -> bool:
-        assert child.status is None, child.log
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    until(listens, "the parrot listens")
     yield port
     child.stop()
 
@@ -55,52 +65,77 @@ def linechat(id: str, **settings: Any) -> dict[str, Any]:
     return {"adapter": {"name": id, "type": "linechat", **settings}, "provider": entry}
 
 
-@pytest.fixture
-def gateway(make_gateway: Callable[..., Gateway], environ: dict[str, str], parrot: int, fake: Backend) -> Gateway:
-    """The drop-in once as it should be and twice wrong, beside a built-in type."""
-    made = make_gateway(
+@pytest.fixture(scope="module")
+def gateway(work: Path, environ: dict[str, str], parrot: int, fake: Backend) -> Iterator[Gateway]:
+    """The drop-in once as it should be and twice wrong, beside a built-in type; and a node that has not got it."""
+    made = Gateway(
+        work / "drop-in",
         linechat("good", port=parrot),
         linechat("wrong", prot=parrot, silence_ms="soon"),
         linechat("absent", port=free_port()),
         provider("fake", fake, "openai"),
     )
-    made.node_environ = environ
-    made.start()
-    until(lambda: health(made) == {"good": "up", "wrong": "down", "absent": "down", "fake": "unknown"}, "all are known")
-    return made
+    _add_a_bare_node(made)
+    try:
+        made.start_edge()
+        token_path = made.folder / "bare-token"
+        token_path.write_text(BARE_TOKEN)
+        made.another_node("bare", token_path)
+        made.node_environ = environ
+        made.start_node()
+        expected = {"good": "up", "wrong": "down", "absent": "down", "fake": "unknown", "elsewhere": "down"}
+        made.ready()
+        until(lambda: health(made) == expected, "all are known")
+        yield made
+    finally:
+        made.stop()
+
+
+def _add_a_bare_node(gateway: Gateway) -> None:
+    config = json.loads(gateway.config_path.read_text())
+    elsewhere = linechat("elsewhere", port=1)
+    node = {"id": "bare", "adapters": [elsewhere["adapter"]], "providers": [elsewhere["provider"]]}
+    config["models"].append({"id": "elsewhere", "providers": ["elsewhere"]})
+    config["nodes"].append(node | {"token_hash_sha256": sha256(BARE_TOKEN.encode()).hexdigest()})
+    gateway.config_path.write_text(json.dumps(config))
 
 
 def health(gateway: Gateway) -> dict[str, str]:
     return {each["provider_id"]: each["health"] for each in gateway.pool["providers"]}
 
 
-def types_found(environ: dict[str, str]) -> set[str]:
-    """Return the types that ``iop-node adapters`` lists."""
+def test_the_plugin_file_is_installed_where_discovery_looks(installed: Path) -> None:
+    [info] = installed.glob("*.dist-info")
+    files = {str(file) for file in Distribution.at(info).files or ()}
+    assert "twisted/plugins/linechat_plugin.py" in files
+    assert (installed / "twisted" / "plugins" / "linechat_plugin.py").is_file()
+    assert not list(installed.glob("twisted/**/__init__.py"))
+
+
+def test_it_is_found_where_it_was_installed_and_nowhere_else(environ: dict[str, str]) -> None:
     command = [sys.executable, "-P", "-m", "iop.cli.node", "adapters", "--format", "json"]
     listed = subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, timeout=40, check=True)
-    return {each["type"] for each in json.loads(listed.stdout)}
+    assert {each["type"] for each in json.loads(listed.stdout)} - set(plugin.found()) == {"linechat"}
 
 
-def test_it_is_found_where_it_was_dropped_and_nowhere_else(environ: dict[str, str]) -> None:
-    assert types_found(environ) - types_found({}) == {"linechat"}
+def test_a_node_says_what_it_found_and_what_it_made(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    def capabilities(node: str) -> dict[str, Any]:
+        state_dir = str(gateway.folder / "edge")
+        assert iop_edge(["node", "ask", node, "CAPABILITIES", "--state-dir", state_dir, "--format", "json"]) == 0
+        told: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return told
 
-
-def test_a_node_tells_its_edge_of_it(tmp_path: Path, environ: dict[str, str]) -> None:
-    token = tmp_path / "token"
-    token.write_text(NODE_TOKEN)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
-        options = ["--edge", f"tcp:127.0.0.1:{listener.getsockname()[1]}", "--token-file", str(token)]
-        command = [TWISTD, "-n", "--pidfile=", "iop-node", *options, "--state-dir", str(tmp_path / "node")]
-        node = Child("node", command, tmp_path, measured=True, environ=environ)
-        connection, _ = listener.accept()
-        with connection, connection.makefile("rb") as file:
-            connection.settimeout(20)
-            kind, envelope = translate.parse(file.read(int.from_bytes(file.read(4), "big")))
-            assert kind == "register_request"
-            told = translate.decode(kind, envelope).adapter_types
-        node.stop()
-    assert {"linechat", "openai_compat", "ollama", "cli"} <= set(told)
+    told = capabilities("node-1")
+    assert told["adapter_types"] == ["cli", "linechat", "ollama", "openai_compat"]
+    made = {each["name"]: each for each in told["adapters"]}
+    assert set(made) == {"good", "absent", "fake"}  # and not wrong
+    assert (made["good"]["type"], made["good"]["modes"], made["good"]["sessions"]) == (
+        "linechat",
+        ["NORMALIZED"],
+        False,
+    )
+    bare = capabilities("bare")
+    assert (bare["adapter_types"], bare["adapters"]) == (["cli", "ollama", "openai_compat"], [])
 
 
 def test_a_chat_works_streaming_and_not(gateway: Gateway) -> None:
@@ -142,7 +177,6 @@ def in_flight(gateway: Gateway) -> int:
 
 def test_wrong_settings_are_said_and_harm_no_other(gateway: Gateway) -> None:
     """The edge cannot know that they are wrong: it has no schema of the type."""
-    assert "linechat" not in types_found({})
     for child in (gateway.node, gateway.edge):
         assert "wrong: port must be given, no setting of this type: prot, silence_ms breaks the rule" in child.log
         assert "soon" not in child.log
@@ -156,9 +190,5 @@ def test_wrong_settings_are_said_and_harm_no_other(gateway: Gateway) -> None:
         assert client.chat.completions.create(model=model, messages=user("Hi")).choices
 
 
-def test_a_node_that_has_not_got_it_says_what_it_has(make_gateway: Callable[..., Gateway], fake: Backend) -> None:
-    made = make_gateway(linechat("good", port=1), provider("fake", fake, "openai"))
-    made.start()
-    until(lambda: health(made)["good"] == "down", "it is down")
-    assert "good: no adapter type 'linechat' here; there are: cli, ollama, openai_compat" in made.edge.log
-    assert made.client().chat.completions.create(model="fake", messages=user("Hi")).choices
+def test_a_node_that_has_not_got_it_says_what_it_has(gateway: Gateway) -> None:
+    assert "elsewhere: no adapter type 'linechat' here; there are: cli, ollama, openai_compat" in gateway.edge.log
