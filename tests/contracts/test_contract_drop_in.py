@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-import linechat_example  # noqa: F401 - makes linechat importable
+import linechat_example  # makes linechat importable
 import pytest
 from contracts.adapter import AdapterContract
 from doubles import RecordingSink
@@ -182,3 +183,17 @@ class TestLinechatAdapter(World, AdapterContract):
         probe.addErrback(failed.append)
         probe.cancel()
         assert len(failed) == 1
+
+
+def test_what_the_guide_quotes_is_in_the_example() -> None:
+    def stripped(text: str) -> str:
+        return "".join(f"{line.strip()}\n" for line in text.splitlines())
+
+    folder = linechat_example.EXAMPLE
+    files = [*folder.glob("linechat/*.py"), *folder.glob("twisted/plugins/*.py"), folder / "linechat.yaml"]
+    example = "".join(stripped(file.read_text()) for file in files)
+    guide = (folder.parents[2] / "docs" / "writing-an-adapter.md").read_text()
+    quoted = re.findall(r"^```(?:python|yaml)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    assert len(quoted) == 4
+    for block in quoted:
+        assert stripped(block) in example
