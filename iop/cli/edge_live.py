@@ -21,6 +21,8 @@ from iop.model import CommandType
 
 UNREACHABLE: Final = 1
 
+_QUERIES: Final = [each.value for each in CommandType]
+
 _STATUS_PATIENCE: Final = 10.0
 _REFRESH_PATIENCE: Final = 600.0
 _END_PATIENCE: Final = 90.0
@@ -46,7 +48,7 @@ def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
     asks = of_node.add_subparsers(metavar="COMMAND", required=True)
     of_ask = add(asks, "ask", "ask a node how it is; nothing runs there", _live(node_ask))
     of_ask.add_argument("node", metavar="NODE", help="the node's id")
-    of_ask.add_argument("type", metavar="TYPE", type=str.upper, choices=list(CommandType), help="one of %(choices)s")
+    of_ask.add_argument("type", metavar="TYPE", type=str.upper, choices=_QUERIES, help="one of %(choices)s")
     _add_socket(of_ask)
     ends = add(asks, "end-session", "end a session of an agent, and the run of it that goes on", _live(end_session))
     ends.add_argument("node", metavar="NODE", help="the node's id")

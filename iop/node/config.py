@@ -93,6 +93,8 @@ def roots(paths: Sequence[str]) -> tuple[Path, ...]:
     """Return the workspace roots with their links resolved; :raises Failure: for one that is no directory."""
     found = []
     for path in paths:
+        if not path:
+            raise Failure("invalid_value", "--workspace-root is empty: name a directory")
         resolved = Path(os.path.expanduser(path)).resolve()
         if not resolved.is_dir():
             raise Failure("invalid_value", f"--workspace-root is not a directory: {path}")

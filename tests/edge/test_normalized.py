@@ -317,6 +317,7 @@ def test_metadata_of_the_client_is_no_word_of_ours() -> None:
     [
         ({}, 1024),
         ({"reasoning_effort": "none"}, None),
+        ({"reasoning_effort": "low"}, 1024),
         ({"thinking_token_budget": 5}, None),
         ({"chat_template_kwargs": {"enable_thinking": False}}, None),
         ({"chat_template_kwargs": {"other": 1}}, 1024),

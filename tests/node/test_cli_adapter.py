@@ -22,7 +22,7 @@ from twisted.internet.defer import Deferred
 
 from iop import model as m
 from iop.errors import Failure
-from iop.node.adapters.cli.adapter import CLIAdapter
+from iop.node.adapters.cli.adapter import CLIAdapter, factory
 from iop.node.adapters.cli.processes import MARKER, Processes, reap_orphans
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.workspace import resolved
@@ -312,6 +312,64 @@ async def test_a_grandchild_that_holds_stdout_delays_nobody_and_is_not_left(worl
     assert (await world.ask("leave")).text == "left"
     assert time.monotonic() - began < 2
     assert world.alive == []
+
+
+@ensureDeferred
+async def test_answers_that_end_together_are_whole(folder: Path) -> None:
+    """What a dead child wrote is still in its pipe, however late somebody comes to read it."""
+    world = World(folder, command="cat", args=[], output_format="text", mode="oneshot", resume_args=[])
+    prompt = "\n".join(map(str, range(4_000)))
+    runs = [world.begin(prompt) for _ in range(20)]
+    for sink, done in runs:
+        await done
+        assert sink.text.rstrip("\n") == prompt
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"output_format": "jsonl"}, "fields.text"),
+        ({"output_format": "jsonl", "fields": {"session": "id"}}, "fields.text"),
+        ({"mode": "session", "output_format": "claude_stream_json"}, "resume_args"),
+        ({"mode": "session", "output_format": "text", "resume_args": ["-r", "{session}"]}, "names no {session}"),
+    ],
+)
+def test_settings_that_cannot_work_together(tmp_path: Path, settings: Any, said: str) -> None:
+    with pytest.raises(Failure) as raised:
+        factory.make({"command": "cat", **settings}, Environment("a", reactor, tmp_path))
+    assert said in raised.value.message
+
+
+@ensureDeferred
+async def test_directories_that_nobody_needs_are_removed(world: World) -> None:
+    await world.ask("hello", session_id="kept")
+    await world.ask("fail 1", session_id="failed before it began")
+    scratch = world.folder / "scratch"
+    (scratch / "run-left").mkdir()
+    world.another().start()
+    kept = sorted(path.name for path in scratch.iterdir())
+    assert len(kept) == 2
+    assert all(name.startswith("session-") for name in kept)
+    world.now += EXPIRES + 1
+    world.another().start()
+    assert list(scratch.iterdir()) == []
+    gone = World(world.folder, command="no-such-program", mode="oneshot")
+    await gone.refused("hello")
+    assert list(scratch.iterdir()) == []
+
+
+@ensureDeferred
+async def test_a_directory_that_cannot_be_made(world: World) -> None:
+    (world.folder / "scratch").write_text("in the way")
+    assert (await world.refused("hello")).code == "adapter_unavailable"
+
+
+@ensureDeferred
+async def test_several_answers_are_not_to_be_had(world: World) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "n": 2}).encode()
+    with pytest.raises(Failure) as raised:
+        world.adapter.run(Run(m.RunRequest("r", "agent", "t", mode=m.Mode.NORMALIZED, input=body)), RecordingSink())
+    assert raised.value.param == "n"
 
 
 @ensureDeferred

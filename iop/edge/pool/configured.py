@@ -67,15 +67,25 @@ def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
         "long_capacity": provider.long_context_capacity,
         "priority": provider.priority,
         "enabled": provider.enabled,
-        "sessions": provider.runtime_type not in WITHOUT_SESSIONS,
+        "sessions": _keeps_sessions(node, provider),
         "normalized": provider.runtime_type in NORMALIZED,
         "once": provider.runtime_type == "cli",
         "cancel_patience": _cancel_patience(node, provider),
     }
 
 
+def _keeps_sessions(node: config.Node, provider: config.Provider) -> bool:
+    """Whether its adapter may keep conversations; a drop-in may."""
+    if provider.runtime_type == "cli":
+        return bool(_adapter_settings(node, provider).get("mode") == "session")
+    return provider.runtime_type not in WITHOUT_SESSIONS
+
+
+def _adapter_settings(node: config.Node, provider: config.Provider) -> Mapping[str, Any]:
+    return next((adapter.settings for adapter in node.adapters if adapter.name == provider.adapter), {})
+
+
 def _cancel_patience(node: config.Node, provider: config.Provider) -> float:
     """The longer of 10 s and the adapter's grace time and 5 s more."""
-    settings = next((adapter.settings for adapter in node.adapters if adapter.name == provider.adapter), {})
-    grace_ms = settings.get("grace_ms") or 0
+    grace_ms = _adapter_settings(node, provider).get("grace_ms") or 0
     return max(10.0, grace_ms / 1000 + 5.0)

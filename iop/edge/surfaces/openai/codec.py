@@ -200,7 +200,7 @@ def session_of(principal: str, session_id: str) -> str:
 
 def thinking_of(document: Document, default_budget: int | None) -> m.Thinking:
     """Return what is added to a request that says nothing of thinking (``docs/contracts/openai.md``, Model policy)."""
-    if not default_budget or any(name in document for name in _THINKING):
+    if not default_budget or document.get("reasoning_effort") == "none" or any(n in document for n in _THINKING):
         return m.Thinking()
     template = document.get("chat_template_kwargs")
     if type(template) is tuple and _TEMPLATE_SWITCHES & dict(template).keys():
@@ -209,7 +209,6 @@ def thinking_of(document: Document, default_budget: int | None) -> m.Thinking:
 
 
 _THINKING: Final = (
-    "reasoning_effort",
     "reasoning",
     "thinking",
     "think",
@@ -222,7 +221,8 @@ _THINKING: Final = (
     "nvext",
     "extra_body",
 )
-"""Members by which a client says how much to think, under any backend's name: then that holds."""
+"""Members by which a client says how much to think, under any backend's name: then that holds. An effort is no amount:
+the node makes one of it where the backend knows none, and the default caps it."""
 
 _TEMPLATE_SWITCHES: Final = frozenset(("enable_thinking", "thinking"))
 

@@ -64,7 +64,13 @@ class CLIAdapter:
     # ---- IAdapter -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        pass
+        """Remove the directories of runs that a node before this one left, and of sessions that are gone."""
+        store = self._environment.sessions
+        known = store.known(self._name) if self._keeps_sessions and store is not None else []
+        kept = {self._scratch_of(each.session_id).name for each in known if each.state == "active"}
+        for path in (self._environment.state_dir / "scratch").glob("*-*"):
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
 
     def stop(self) -> Deferred[Any]:
         children = list(self._children)
@@ -85,8 +91,8 @@ class CLIAdapter:
         if not self._on_stdin:
             words += ["--", _argument(told)]
             told = b""
-        scratch = None if workspace else self._scratch(request.session_id)
         program = self._program()
+        scratch = None if workspace else self._scratch(request.session_id)
 
         def named(agent_session: str) -> None:
             self._keep(request.session_id, agent_session, workspace)
@@ -188,11 +194,15 @@ class CLIAdapter:
 
     def _scratch(self, session_id: str) -> Path:
         folder = self._environment.state_dir / "scratch"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not session_id:
-            return Path(tempfile.mkdtemp(prefix="run-", dir=folder))
         made = self._scratch_of(session_id)
-        made.mkdir(exist_ok=True, mode=0o700)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not session_id:
+                return Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+            made.mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            message = f"the node has no directory for the agent to work in: {error.strerror}"
+            raise Failure("adapter_unavailable", message) from None
         return made
 
     def _scratch_of(self, session_id: str) -> Path:
@@ -225,6 +235,20 @@ class CLIAdapter:
                 )
             else:
                 self._keep(session_id, "", request.workspace)
+        if session_id and not child.answered and self._environment.sessions.find(self._name, session_id) is None:
+            shutil.rmtree(self._scratch_of(session_id), ignore_errors=True)
+
+
+def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings that can work together; :raises Failure:."""
+    resumes = any("{session}" in word for word in settings.get("resume_args") or ())
+    if settings.get("output_format") == "jsonl" and "text" not in (settings.get("fields") or {}):
+        raise Failure("invalid_value", "fields.text is needed: it says where the text of a jsonl line stands")
+    if settings.get("mode") == "session" and not settings.get("resume_args"):
+        raise Failure("invalid_value", "resume_args are needed: they say how the program goes on in a session")
+    if resumes and settings.get("output_format", "text") == "text":
+        raise Failure("invalid_value", "resume_args: a program whose output_format is text names no {session}")
+    return settings
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
@@ -234,6 +258,8 @@ def _document(body: bytes) -> Mapping[str, Any]:
         document = None
     if not isinstance(document, dict):
         raise Failure("invalid_json", "the request is no JSON object")
+    if document.get("n") not in (None, 1):
+        raise Failure("invalid_value", "this provider gives one answer to a request", param="n")
     return document
 
 
@@ -263,6 +289,6 @@ class factory:
 
     @staticmethod
     def make(settings: Mapping[str, Any], environment: Environment) -> CLIAdapter:
-        """Return an adapter."""
+        """Return an adapter; :raises Failure: for settings that cannot work together."""
         processes = Processes(environment.reactor, environment.state_dir / "children")
-        return CLIAdapter(settings, environment, processes, os.environ)
+        return CLIAdapter(_checked(settings), environment, processes, os.environ)

@@ -23,13 +23,6 @@ TAIL: Final = 4 << 10
 LAUNCH: Final = 0.01
 """Seconds after which a child that led no group yet, so that nobody heard a signal, is signalled again."""
 
-QUIET: Final = 0.1
-"""Seconds for which stdout must be silent once the child is gone: a grandchild may hold it open for ever."""
-
-
-LAST_WORDS: Final = 1.0
-"""Seconds for which it may talk on all the same, while the client takes it."""
-
 
 class Child(ProcessProtocol):
     """A program that answers one run; also the source that flow control pauses.
@@ -111,8 +104,6 @@ class Child(ProcessProtocol):
         """Read on."""
         self._paused = False
         self._stdout("resumeProducing")
-        if self._gone:
-            self._drain()
 
     def _stdout(self, verb: str) -> None:
         pipe = getattr(self.transport, "pipes", {}).get(1)
@@ -130,8 +121,6 @@ class Child(ProcessProtocol):
         self.transport.closeStdin()
 
     def outReceived(self, data: bytes) -> None:
-        if self._gone:
-            self._later("quiet", QUIET, self._silent)
         if self._failure is not None or self._cancelled:
             return
         self._line += data
@@ -155,14 +144,18 @@ class Child(ProcessProtocol):
         self._stop("grace")
         self._stop("again")
         self._sweep()
-        if not self._paused:
-            self._drain()
+        if self._processes is not None and self._child is not None:  # whoever else holds its pipes is not waited for
+            said, complained = self._processes.rest(self._child)
+            self.outReceived(said)
+            self.errReceived(complained)
+            assert self.transport is not None
+            self.transport.loseConnection()
+        self._finish()
 
     def processEnded(self, reason: TwistedFailure) -> None:
         """Its pipes are closed too."""
         if not self._gone:
             self.processExited(reason)
-        self._finish()
 
     # ---- what it says -------------------------------------------------------------------------------------------
 
@@ -193,18 +186,6 @@ class Child(ProcessProtocol):
         if not self._started:
             self._started = True
             self._sink.start()
-
-    def _drain(self) -> None:
-        """It is gone: read what is left in its pipe, until nothing comes or a grandchild has talked for too long."""
-        self._later("quiet", QUIET, self._silent)
-        self._later("last", LAST_WORDS, self._silent)
-
-    def _silent(self) -> None:
-        """It is gone and nothing more comes: whoever holds its stdout is not waited for."""
-        if not self._paused:
-            assert self.transport is not None
-            self.transport.loseConnection()
-            self._finish()
 
     def _finish(self) -> None:
         if self._over:
@@ -259,11 +240,7 @@ class Child(ProcessProtocol):
 
     def _interrupt(self) -> None:
         """SIGINT to its group, SIGKILL to all of it after the grace time."""
-        if self._child is None or self._processes is None:
-            return
-        self._paused = False
-        if self._gone:
-            self._silent()
+        if self._child is None or self._processes is None or self._gone:
             return
         self._stdout("resumeProducing")  # a child that waits on a full pipe must be able to end
         if "grace" not in self._timers:

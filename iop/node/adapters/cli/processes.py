@@ -23,12 +23,16 @@ from twisted.internet.protocol import ProcessProtocol
 MARKER: Final = "IOP_RUN"
 """The variable by which a run's processes are known."""
 
+LARGEST_PIPE: Final = 1 << 20
+"""Bytes that a pipe may hold, pipe(7)."""
+
 _LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
 
 
 class Started(NamedTuple):
     """A child.
 
+    :ivar begun: when, in clock ticks since the machine did.
     :ivar transport: its pipes (``iop.interfaces`` of Twisted's ``IProcessTransport``).
     :ivar group: its process group, which is its own id.
     """
@@ -36,6 +40,7 @@ class Started(NamedTuple):
     transport: Any
     group: int
     marker: str
+    begun: int = -1
 
 
 class Processes:
@@ -62,9 +67,10 @@ class Processes:
             cwd,
             childFDs={0: "w", 1: "r", 2: "r"},
         )
-        child = Started(transport, int(transport.pid), marker)
+        pid = int(transport.pid)
+        child = Started(transport, pid, marker, _begun(pid))
         try:
-            self._write_down(child.group, marker)
+            self._write_down(child)
         except OSError:
             self.kill(child)  # nobody could find it again
             raise
@@ -89,17 +95,22 @@ class Processes:
 
     def sweep(self, child: Started) -> None:
         """Kill everything that is left of it, wherever it put itself."""
-        _kill(child.group, child.marker)
+        _kill(child.group, child.marker, child.begun)
+
+    def rest(self, child: Started) -> tuple[bytes, bytes]:
+        """Return what is left in a dead child's stdout and stderr: all that it can still say."""
+        pipes = getattr(child.transport, "pipes", {})
+        return _rest(pipes.get(1)), _rest(pipes.get(2))
 
     def forget(self, child: Started) -> None:
         """Nothing of it is left."""
         with contextlib.suppress(OSError):
             self._record(child.marker).unlink()
 
-    def _write_down(self, group: int, marker: str) -> None:
+    def _write_down(self, child: Started) -> None:
         self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
-        said = {"group": group, "marker": marker, "begun": _begun(group)}
-        self._record(marker).write_text(json.dumps(said))
+        said = {"group": child.group, "marker": child.marker, "begun": child.begun}
+        self._record(child.marker).write_text(json.dumps(said))
 
     def _record(self, marker: str) -> Path:
         return self._records / f"{marker}.json"
@@ -116,17 +127,20 @@ def reap_orphans(records: Path) -> int:
             said = json.loads(path.read_text())
             group, marker, begun = int(said["group"]), str(said["marker"]), int(said["begun"])
             same = begun == _begun(group) and _carries(group, marker)
-            found += _kill(group if same else 0, marker) > 0
+            found += _kill(group if same else 0, marker, begun) > 0
         with contextlib.suppress(OSError):
             path.unlink()
     return found
 
 
-def _kill(group: int, marker: str) -> int:
-    """Kill, again and again, whoever is of a group or its session (0: none), or carries a marker; return how many."""
+def _kill(group: int, marker: str, begun: int) -> int:
+    """Kill, again and again, whoever is of a group or its session (0: none), or carries a marker; return how many.
+
+    :param begun: nobody that was there before is looked at.
+    """
     killed: set[int] = set()
     for _ in range(8):  # one that was just forked may carry on
-        found = {pid for pid in _pids() if pid not in killed and (_of(pid, group) or _carries(pid, marker))}
+        found = {pid for pid in _pids() if pid not in killed and _is_of(pid, group, marker, begun)}
         if not found:
             break
         for pid in found:
@@ -134,6 +148,27 @@ def _kill(group: int, marker: str) -> int:
                 os.kill(pid, signal.SIGKILL)
         killed |= found
     return len(killed)
+
+
+def _is_of(pid: int, group: int, marker: str, begun: int) -> bool:
+    fields = _stat(pid)
+    if len(fields) < 20 or fields[0] == b"Z" or int(fields[19]) < begun:
+        return False
+    return (group > 0 and group in (int(fields[2]), int(fields[3]))) or _carries(pid, marker)
+
+
+def _rest(pipe: Any) -> bytes:
+    """Read a pipe until it is empty, or has given more than one can hold: then somebody else talks on."""
+    found = bytearray()
+    while pipe is not None and len(found) < LARGEST_PIPE:
+        try:
+            data = os.read(pipe.fileno(), 1 << 16)
+        except OSError:
+            break
+        if not data:
+            break
+        found += data
+    return bytes(found)
 
 
 def _pids() -> Iterator[int]:
@@ -148,11 +183,6 @@ def _stat(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return []
-
-
-def _of(pid: int, group: int) -> bool:
-    fields = _stat(pid)
-    return group > 0 and len(fields) > 3 and fields[0] != b"Z" and group in (int(fields[2]), int(fields[3]))
 
 
 def _begun(pid: int) -> int:
