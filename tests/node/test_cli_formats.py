@@ -483,3 +483,18 @@ def test_garbage_never_raises(
     told = read(output_format, lines, exit_status, signal, stderr, FIELDS)
     assert (told.text + told.reasoning).encode() is not None
     assert told.failure is None or told.failure.code in KINDS
+
+
+@pytest.mark.parametrize(
+    ("stderr", "shown"),
+    [
+        (
+            'Traceback (most recent call last):\n  File "/a/agent.py", line 7, in run\n    int("x")\nValueError: not 7\n',
+            "ValueError: not 7",
+        ),
+        ("boom\n    at run (/a/b.js:1:2)\n    at main (/a/b.js:3:4)\n", "boom"),
+        ("not logged in\n", "not logged in"),
+    ],
+)
+def test_a_traceback_on_stderr_is_not_shown_but_for_its_end(stderr: str, shown: str) -> None:
+    assert tail(stderr) == shown

@@ -153,9 +153,16 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+_FRAME: Final = re.compile(r'\s+File "[^"]*", line \d+')
+"""A line of a traceback of Python."""
+
+
 def tail(stderr: str) -> str:
     """Return the end of a stderr as a sentence: from its last line that begins as an error, if one does."""
     lines = [line for line in ESCAPES.sub("", stderr[-_READ:]).splitlines() if not _CHATTER.fullmatch(line)]
+    frames = [index for index, line in enumerate(lines) if _FRAME.match(line)]
+    if frames:  # a traceback is nobody's business; what it ends with is
+        lines = [line for line in lines[frames[-1] + 1 :] if not line.startswith((" ", "\t"))]
     errors = [index for index, line in enumerate(lines) if _BEGINS_ERROR.match(line)]
     begin = errors[-1] if errors else max(0, len(lines) - _TAIL_LINES)
     return sentence("; ".join(line.strip() for line in lines[begin : begin + _TAIL_LINES]))
