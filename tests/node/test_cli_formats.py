@@ -489,7 +489,7 @@ def test_garbage_never_raises(
     ("stderr", "shown"),
     [
         (
-            'Traceback (most recent call last):\n  File "/a/agent.py", line 7, in run\n    int("x")\nValueError: not 7\n',
+            'Traceback (most recent call last):\n  File "/a/a.py", line 7, in run\n    int("x")\nValueError: not 7\n',
             "ValueError: not 7",
         ),
         ("boom\n    at run (/a/b.js:1:2)\n    at main (/a/b.js:3:4)\n", "boom"),
