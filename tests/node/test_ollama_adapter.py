@@ -18,10 +18,10 @@ from twisted.internet.defer import CancelledError
 from iop import model as m
 from iop.errors import Failure
 from iop.http.client import Timers
+from iop.node.adapters.attempt import MAX_ERROR
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.ollama import adapter as module
 from iop.node.adapters.ollama.adapter import factory
-from iop.node.adapters.ollama.answer import MAX_ERROR
 
 pytestmark = pytest.mark.usefixtures("logged")
 
@@ -381,6 +381,34 @@ def test_leaving_while_it_is_asked_again() -> None:
     world.net.run()
     assert world.backend.open == 0
     assert (sink.events, ends[0].check(CancelledError)) == ([], CancelledError)
+    world.end()
+
+
+def test_both_attempts_share_the_time_of_the_run() -> None:
+    """TO-01"""
+    world = World(request_timeout_ms=10_000)
+    sink = world.ask({"tools": [TOOL]})
+    world.net.run(6)
+    world.backend.last.connection.respond(400, NO_TOOLS)
+    world.net.run()
+    assert len(world.backend.requests) == 2
+    world.net.run(3)
+    assert sink.events == []
+    world.net.run(2)
+    assert sink.failure.code == "upstream_timeout"
+    world.end()
+
+
+def test_who_was_refused_while_another_run_learned_it_is_asked_again_too() -> None:
+    world = World()
+    first, second = world.ask({"tools": [TOOL]}), world.ask({"tools": [TOOL]})
+    natively = [request.connection for request in world.backend.requests]
+    knows_no_tools(world, DONE)
+    for connection in natively:
+        connection.respond(400, NO_TOOLS)
+    world.net.run()
+    assert [sink.end for sink in (first, second)] == [m.Complete("stop", m.Usage(9, 4), MARK)] * 2
+    assert len(world.backend.requests) == 4
     world.end()
 
 

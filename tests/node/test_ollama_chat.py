@@ -525,10 +525,10 @@ def test_a_busy_server_that_says_when_is_believed() -> None:
 
 def test_who_refuses_tools() -> None:
     words = b'{"error":"registry.ollama.ai/library/x does not support tools"}'
-    assert refuses_tools(400, words)
-    assert not refuses_tools(500, words)
-    assert not refuses_tools(400, b"does not support tools")
-    assert not refuses_tools(400, b'{"error":"x does not support thinking"}')
+    assert refuses_tools(refusal(400, {}, words))
+    assert not refuses_tools(refusal(500, {}, words))
+    assert not refuses_tools(refusal(400, {}, b"does not support tools"))
+    assert not refuses_tools(refusal(400, {}, b'{"error":"x does not support thinking"}'))
 
 
 def test_model_names() -> None:

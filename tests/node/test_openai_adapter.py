@@ -15,9 +15,9 @@ from twisted.internet.defer import CancelledError
 from iop import model as m
 from iop.errors import Failure
 from iop.http.client import Timers
+from iop.node.adapters.attempt import MAX_ERROR
 from iop.node.adapters.openai_compat.adapter import model_ids
 from iop.node.adapters.openai_compat.answer import MAX_UNFRAMED
-from iop.node.adapters.openai_compat.attempt import MAX_ERROR
 
 pytestmark = pytest.mark.usefixtures("logged")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -47,6 +48,7 @@ class Backend:
             total=value("request_timeout_ms") / 1000,
         )
         maximum = value("max_connections")
+        self._clock = reactor
         self._client = Client(reactor, origin, max_connections=maximum, max_idle=min(256, maximum))
         # a check and a list of models beside it: they do not wait until a run leaves them a connection
         self._checking = Client(reactor, origin, max_connections=2, max_idle=1)
@@ -55,6 +57,13 @@ class Backend:
         """Drop every connection; what is under way fails."""
         self._client.close()
         self._checking.close()
+
+    def timing(self) -> Callable[[], Timers]:
+        """A run begins: return what gives the timers of its next attempt. The longest time is of all of them."""
+        if not self.timers.total:
+            return lambda: self.timers
+        end = self._clock.seconds() + self.timers.total
+        return lambda: replace(self.timers, total=max(end - self._clock.seconds(), 0.001))
 
     def send(
         self,

@@ -13,13 +13,14 @@ from iop import model as m
 from iop.errors import Failure
 from iop.interfaces import IAdapter, IAdapterFactory
 from iop.node.adapters import urls
+from iop.node.adapters.attempt import Again, Attempts
 from iop.node.adapters.backend import Backend
 from iop.node.adapters.environment import Environment, Run
-from iop.node.adapters.fallback import rewritten
-from iop.node.adapters.ollama.answer import TEXT_TOOLS, ChatAnswer
-from iop.node.adapters.ollama.chat import chat_request, encoded, parsed
+from iop.node.adapters.fallback import MARK, rewritten
+from iop.node.adapters.ollama.answer import ChatAnswer
+from iop.node.adapters.ollama.chat import ChatRequest, chat_request, encoded, parsed
 from iop.node.adapters.ollama.models import model_names
-from iop.node.adapters.ollama.reply import Reply
+from iop.node.adapters.ollama.reply import Reply, refuses_tools
 from iop.settings import OLLAMA_SETTINGS
 
 
@@ -49,30 +50,10 @@ class OllamaAdapter:
         request = run.request
         if request.mode is not m.Mode.NORMALIZED:
             raise Failure("invalid_value", "this adapter runs normalized requests only")
-        document = parsed(request.input)
-        body, warnings = self._chat(request, document)
-        for warning in warnings:
-            self._log.warn("{adapter}, {run}: {warning}", adapter=self._name, run=request.run_id, warning=warning)
-
-        def in_text() -> bytes:
-            if request.target not in self._without_tools:
-                self._without_tools.add(request.target)
-                line = "{adapter}: {target} knows no tools; from now on they travel as text"
-                self._log.info(line, adapter=self._name, target=request.target)
-            return encoded(self._chat(request, rewritten(document))[0])
-
-        target = self._target("/api/chat")
-        answer = ChatAnswer(
-            sink,
-            Reply(lambda: f"call_{token_hex(12)}", empty=not body["messages"]),
-            lambda body, answer: self._backend.send(request, "POST", target, body, answer),
-            in_text if "tools" in body else None,
-        )
-        known = "tools" in body and request.target in self._without_tools
-        asked = in_text() if known else encoded(body)
-        sink.attach(answer)
-        answer.begin(asked, TEXT_TOOLS if known else {})
-        return answer.done
+        attempts = self._attempts(request, sink)
+        sink.attach(attempts)
+        attempts.start()
+        return attempts.done
 
     def probe(self, path: str = "") -> Deferred[m.Health]:
         return self._backend.probe(self._target(path or "/api/version"), refused=400 if path else 500)
@@ -89,10 +70,44 @@ class OllamaAdapter:
 
     # ---- requests -----------------------------------------------------------------------------------------------
 
+    def _attempts(self, request: m.RunRequest, sink: Any) -> Attempts:
+        """Return a run's request, to be made; once more with its tools as text, where the model knows none."""
+        document = parsed(request.input)
+        body, warnings = self._chat(request, document)
+        for warning in warnings:
+            self._log.warn("{adapter}, {run}: {warning}", adapter=self._name, run=request.run_id, warning=warning)
+        has_tools = "tools" in body
+        as_text = has_tools and request.target in self._without_tools
+        timing = self._backend.timing()
+
+        def begin(again: Again) -> ChatAnswer:
+            asked = self._chat(request, rewritten(document)).body if as_text else body
+            reply = Reply(lambda: f"call_{token_hex(12)}", empty=not body["messages"])
+            answer = ChatAnswer(sink, reply, again, MARK if as_text else {})
+            target = self._target("/api/chat")
+            answer.call = self._backend.send(request, "POST", target, encoded(asked), answer, timing())
+            return answer
+
+        def refused(failure: Failure) -> bool:
+            nonlocal as_text
+            if as_text or not has_tools or not refuses_tools(failure):
+                return False
+            as_text = True
+            self._learn(request.target)
+            return True
+
+        return Attempts(begin, refused)
+
+    def _learn(self, target: str) -> None:
+        if target not in self._without_tools:
+            self._without_tools.add(target)
+            line = "{adapter}: {target} knows no tools; from now on they travel as text"
+            self._log.info(line, adapter=self._name, target=target)
+
     def _target(self, path: str) -> str:
         return urls.beside(self._base_url, path)
 
-    def _chat(self, request: m.RunRequest, document: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def _chat(self, request: m.RunRequest, document: dict[str, Any]) -> ChatRequest:
         return chat_request(
             document,
             request.target,

@@ -136,9 +136,9 @@ def refusal(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Failure
     return failure
 
 
-def refuses_tools(status: int, body: bytes) -> bool:
+def refuses_tools(failure: Failure) -> bool:
     """Whether a refusal says that the model knows no tools."""
-    return status == 400 and "does not support tools" in _error(body)
+    return failure.http_status == 400 and "does not support tools" in failure.message
 
 
 def _error(body: bytes) -> str:

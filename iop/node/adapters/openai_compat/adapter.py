@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -13,12 +12,12 @@ from iop import model as m
 from iop.http.client import Timers
 from iop.interfaces import IAdapter, IAdapterFactory
 from iop.node.adapters import urls
+from iop.node.adapters.attempt import Again, Attempt, Attempts
 from iop.node.adapters.backend import Backend
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.openai_compat.answer import NormalizedAnswer, PassingAnswer
 from iop.node.adapters.openai_compat.asking import Asking, Lessons, offers_tools
 from iop.node.adapters.openai_compat.assemble import Assembly
-from iop.node.adapters.openai_compat.attempt import Again, Attempt, Attempts
 from iop.node.adapters.openai_compat.models import model_ids
 from iop.node.adapters.openai_compat.thinking import fields_of
 from iop.settings import OPENAI_COMPAT_SETTINGS
@@ -40,7 +39,6 @@ class OpenAICompatAdapter:
         self._label = settings.get("provider") or ""
         self._tools = settings.get("tools") or "auto"
         self._lessons = Lessons()
-        self._clock = environment.reactor
         self._stream_upstream = settings.get("stream_upstream") or "auto"
         self._targets: dict[str, str] = {}
 
@@ -62,8 +60,8 @@ class OpenAICompatAdapter:
         asking = Asking(
             run.request, self._lessons, self._tools, fields_of(*labels), assembles=self._streams_upstream(run)
         )
-        deadline = self._clock.seconds() + self._backend.timers.total
-        attempts = Attempts(lambda again: self._attempt(run, asking, sink, again, deadline), asking.refused)
+        timing = self._backend.timing()
+        attempts = Attempts(lambda again: self._attempt(run, asking, sink, again, timing()), asking.refused)
         sink.attach(attempts)
         attempts.start()
         return attempts.done
@@ -104,7 +102,7 @@ class OpenAICompatAdapter:
             return False
         return self._tools == "native" or not offers_tools(request.input)
 
-    def _attempt(self, run: Run, asking: Asking, sink: Any, again: Again, deadline: float) -> Attempt:
+    def _attempt(self, run: Run, asking: Asking, sink: Any, again: Again, timers: Timers) -> Attempt:
         body = asking.body()
         answer: Attempt
         if asking.normalized:
@@ -113,9 +111,6 @@ class OpenAICompatAdapter:
         else:
             assembly = Assembly("" if self._goes_on(run) else None) if asking.assembled else None
             answer = PassingAnswer(sink, assembly, strip_usage=_strips(run), again=again)
-        timers = self._backend.timers
-        if timers.total:  # of the run, not of the attempt
-            timers = replace(timers, total=max(deadline - self._clock.seconds(), 0.001))
         self._ask(run, body, answer, timers)
         return answer
 

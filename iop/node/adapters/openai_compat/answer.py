@@ -10,8 +10,8 @@ from typing import Any, Final
 from iop import model as m
 from iop.errors import Failure
 from iop.headers import DROPPED
+from iop.node.adapters.attempt import Again, Attempt
 from iop.node.adapters.openai_compat.assemble import Assembly
-from iop.node.adapters.openai_compat.attempt import Again, Attempt
 from iop.node.adapters.openai_compat.normalize import Piece, Reader
 from iop.node.adapters.openai_compat.watch import Stream, Whole
 

@@ -1,8 +1,8 @@
-"""Asking a backend for one run: an attempt, and what asks again before anybody was told of the first."""
+"""Asking a backend over HTTP for one run: an attempt, and what asks again before anybody was told of the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -22,7 +22,7 @@ Again = Callable[[Failure], bool]
 class Attempt:
     """One request's answer on its way to the sink; also what flow control pauses.
 
-    A subclass says what becomes of an answer with a good status.
+    A subclass says what becomes of an answer with a good status, and may read a bad one its own way.
     """
 
     __slots__ = ("_again", "_collected", "_error_headers", "_sink", "_started", "_status", "call", "done")
@@ -45,6 +45,10 @@ class Attempt:
     def _finish(self) -> None:
         """The body has ended, or all was said."""
         raise NotImplementedError
+
+    def _refusal(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> Failure:
+        """Return what an answer with another status stands for."""
+        return failure_of(status, headers, body)
 
     @property
     def _all_said(self) -> bool:
@@ -108,7 +112,7 @@ class Attempt:
     # ---- the end
 
     def _refused(self) -> None:
-        self._fail(failure_of(self._status, self._error_headers, bytes(self._collected)))
+        self._fail(self._refusal(self._status, self._error_headers, bytes(self._collected)))
 
     def _fail(self, failure: Failure) -> None:
         if self._started or self._again is None or not self._again(failure):
