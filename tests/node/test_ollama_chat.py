@@ -467,6 +467,33 @@ def test_bytes_that_are_no_utf8_are_replaced() -> None:
     assert read(line("a?").replace(b"?", b"\xff"), line(done="stop"))[1] == "a\ufffd"
 
 
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [
+        (["a\ud83c", "\udf0db"], "a🌍b"),
+        (["\ud83c", "", "\udf0d"], "🌍"),
+        (["\ud83c", "x"], "\ufffdx"),
+        (["a\ud83c"], "a\ufffd"),
+        (["\udf0dé"], "\ufffdé"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_pair_of_surrogates_cut_between_lines_is_joined(contents: list[str], text: str, last: bool) -> None:
+    """UTF-01: in text and reasoning alike, whether or not the last line brings the last piece."""
+    *first, end = [{"message": {"content": said, "thinking": said}} for said in contents]
+    end |= {"done": True, "done_reason": "stop"} if last else {}
+    lines = [json.dumps(said).encode() + b"\n" for said in (*first, end)]
+    reply, said, thought = read(*lines, *([] if last else [line(done="stop")]))
+    assert (said, thought, reply.failure) == (text, text, None)
+    assert text.encode()
+
+
+def test_halves_of_another_text_are_no_pair() -> None:
+    _, text, reasoning = read(line(message={"thinking": "é"}), b'{"message":{"thinking":"\\ud83c"}}\n',
+                              b'{"message":{"content":"\\udf0d"}}\n', line(done="stop"))  # fmt: skip
+    assert (text, reasoning) == ("\ufffd", "é\ufffd")
+
+
 def test_members_of_another_kind_are_nothing() -> None:
     strange = {"message": 7, "done": 1}
     reply, text, _ = read(json.dumps(strange).encode() + b"\n", line(7), line(done="stop", eval_count="9"))  # type: ignore[arg-type]

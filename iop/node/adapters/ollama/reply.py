@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters.errors import failure_in_stream, failure_of
+from iop.node.adapters.pieces import Pieces
 
 MAX_LINE: Final = 8 << 20
 
@@ -41,6 +42,7 @@ class Reply:
         self._fresh_id = fresh_id
         self._empty = empty
         self._carry = bytearray()
+        self._content, self._thinking = Pieces(), Pieces()
         self._ids: set[str] = set()
         self.begun = self.done = False
         self.failure: Failure | None = None
@@ -68,6 +70,7 @@ class Reply:
             self._line(self._carry, pieces)
         if not self.done and self.failure is None:
             self.failure = Failure("upstream_error", _NOT_WHOLE)
+        _append(pieces, self._content.end(), self._thinking.end())
         return pieces
 
     def _line(self, line: bytes | bytearray, pieces: list[Piece]) -> None:
@@ -88,9 +91,8 @@ class Reply:
         if self.failure is not None:
             return
         self.begun = True
-        piece = Piece(_text(message.get("content")), _text(message.get("thinking")))
-        if piece.text or piece.reasoning:
-            pieces.append(piece)
+        text, reasoning = _text(message.get("content")), _text(message.get("thinking"))
+        _append(pieces, self._content.take(text), self._thinking.take(reasoning))
         if said.get("done") is True:
             self._end(said)
 
@@ -122,6 +124,11 @@ class Reply:
         self.done = True
         self.finish_reason = "tool_calls" if self.tool_calls and finish_reason == "stop" else finish_reason
         self.usage = m.Usage(_count(said.get("prompt_eval_count")), _count(said.get("eval_count")))
+
+
+def _append(pieces: list[Piece], text: str, reasoning: str) -> None:
+    if text or reasoning:
+        pieces.append(Piece(text, reasoning))
 
 
 def refusal(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Failure:

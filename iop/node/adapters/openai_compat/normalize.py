@@ -11,7 +11,7 @@ from iop.http import sse
 from iop.node.adapters.errors import failure_in_stream
 from iop.node.adapters.openai_compat.toolcalls import ToolCalls
 from iop.node.adapters.openai_compat.watch import usage_of
-from iop.wire.frames import clean_text
+from iop.node.adapters.pieces import Pieces
 
 _FINISHES: Final = {
     "stop": "stop",
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 class Reader:
-    """Reads one answer; a pair of surrogates that is cut between two pieces is joined.
+    """Reads one answer.
 
     :ivar began: something of an answer came, be it empty.
     :ivar calls: the native tool calls so far.
@@ -43,11 +43,11 @@ class Reader:
     :ivar failure: what the backend said went wrong, or why it cannot be read.
     """
 
-    __slots__ = ("_halves", "_pieces", "began", "calls", "failure", "finish_reason", "held", "usage")
+    __slots__ = ("_channels", "_pieces", "began", "calls", "failure", "finish_reason", "held", "usage")
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
-        self._halves = {"text": "", "reasoning": ""}
+        self._channels = {"text": Pieces(), "reasoning": Pieces()}
         self.began = False
         self.calls = ToolCalls()
         self.held = 0
@@ -70,9 +70,10 @@ class Reader:
 
     def end(self) -> list[Piece]:
         """Nothing more comes: return what was held back."""
-        for channel, half in self._halves.items():
-            if half:
-                self._pieces.append(Piece(**{channel: "\ufffd"}))
+        for channel, text in self._channels.items():
+            left = text.end()
+            if left:
+                self._pieces.append(Piece(**{channel: left}))
         return self._said()
 
     def _said(self) -> list[Piece]:
@@ -118,19 +119,15 @@ class Reader:
     def _say(self, channel: str, said: Any) -> None:
         if isinstance(said, list):
             said = "".join(_texts(said))
-        if not isinstance(said, str) or not said:
+        if not isinstance(said, str):
             return
-        if not said.isascii():
-            said = self._halves[channel] + said
-            half = "\ud800" <= said[-1] <= "\udbff"
-            self._halves[channel] = said[-1] if half else ""
-            said = clean_text(said[:-1] if half else said)
-        elif self._halves[channel]:
-            said, self._halves[channel] = f"\ufffd{said}", ""
+        said = self._channels[channel].take(said)
+        if not said:
+            return
         last = self._pieces[-1] if self._pieces else None
         if last is not None and getattr(last, channel):
             self._pieces[-1] = Piece(**{channel: getattr(last, channel) + said})
-        elif said:
+        else:
             self._pieces.append(Piece(**{channel: said}))
 
 
