@@ -136,7 +136,15 @@ def test_what_goes_with_a_request() -> None:
     world.ask(target="u")
     assert world.backend.last.json["options"] == {"num_ctx": 8}
     assert world.backend.last.headers["authorization"] == ["Bearer config"]
-    world.ask(thinking=m.Thinking("on"))
+
+
+def test_a_default_budget_is_no_wish_to_think() -> None:
+    """RE-01 ollama_plain_model: the edge adds a model's budget to a request that says nothing of thinking."""
+    world = World()
+    world.streams(DONE)
+    world.ask(thinking=m.Thinking("on", 2048))
+    assert "think" not in world.backend.last.json
+    world.ask({"chat_template_kwargs": {"enable_thinking": True}})
     assert world.backend.last.json["think"] is True
 
 

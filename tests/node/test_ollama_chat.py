@@ -17,6 +17,7 @@ from iop.node.adapters.ollama.chat import EFFORTS, UNASKED, chat_request, encode
 from iop.node.adapters.ollama.messages import NO_OBJECT
 from iop.node.adapters.ollama.models import model_names
 from iop.node.adapters.ollama.reply import MAX_LINE, Reply, refusal, refuses_tools
+from iop.node.adapters.switches import SWITCHES
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "lookup_tide", "parameters": {"type": "object"}}}
@@ -24,10 +25,10 @@ OTHER = {"type": "function", "function": {"name": "g"}}
 PIXEL = "iVBORw0KGgo="
 
 
-def asked(*messages: Any, target: str = "qwen3:8b", thinking: m.Thinking = UNASKED, **document: Any) -> Any:
+def asked(*messages: Any, target: str = "qwen3:8b", wish: m.Thinking = UNASKED, **document: Any) -> Any:
     """Return the body for a request with these messages and members."""
     document = {"model": "the-clients", "messages": list(messages or (USER,)), **document}
-    return chat_request(document, target, thinking=thinking).body
+    return chat_request(document, target, thinking=wish).body
 
 
 def refused(*messages: Any, **document: Any) -> Failure:
@@ -273,12 +274,50 @@ def test_thinking_only_when_somebody_asks() -> None:
     """RE-01: the client's own word goes first; a budget alone asks for nothing, Ollama has none."""
     assert asked(reasoning_effort="xhigh", target="gpt-oss:20b")["think"] == "high"
     assert asked(reasoning_effort="low", target="gpt-oss:20b")["think"] == "low"
-    assert asked(thinking=m.Thinking("on", 100))["think"] is True
-    assert asked(thinking=m.Thinking("off"))["think"] is False
-    assert asked(reasoning_effort="low", thinking=m.Thinking("on"))["think"] == "low"
-    assert "think" not in asked(thinking=m.Thinking("unset", 100), reasoning_effort=None)
-    for effort in ("very", 7, []):
-        assert refused(reasoning_effort=effort).param == "reasoning_effort"
+    assert asked(wish=m.Thinking("on"))["think"] is True
+    assert "think" not in asked(wish=m.Thinking("on", 100))
+    assert asked(wish=m.Thinking("off"))["think"] is False
+    assert asked(reasoning_effort="low", wish=m.Thinking("on"))["think"] == "low"
+    assert "think" not in asked(wish=m.Thinking("unset", 100), reasoning_effort=None)
+
+
+def client(path: str, value: Any) -> dict[str, Any]:
+    """Return a client's members with this value at a dotted path."""
+    top, _, leaf = path.partition(".")
+    return {top: {leaf: value, "other": 1}} if leaf else {top: value}
+
+
+@pytest.mark.parametrize("path", SWITCHES)
+@pytest.mark.parametrize("wish", [UNASKED, m.Thinking("on"), m.Thinking("off")])
+def test_what_a_client_says_under_any_name_goes_first(path: str, wish: m.Thinking) -> None:
+    no = SWITCHES[path]
+    yes = {False: True, "none": "low", "disabled": "enabled"}[no]
+    assert asked(wish=wish, **client(path, no))["think"] is False
+    assert asked(wish=wish, **client(path, yes))["think"] == ("low" if yes == "low" else True)
+    assert asked(wish=wish, **client(path, None)) == asked(wish=wish)
+    assert asked(wish=wish, **{path.partition(".")[0]: None}) == asked(wish=wish)
+
+
+def test_a_no_goes_before_a_level_and_a_level_before_a_yes() -> None:
+    assert asked(reasoning_effort="high", think=False)["think"] is False
+    assert asked(reasoning={"enabled": True, "effort": "low"})["think"] == "low"
+    assert asked(think="max", reasoning_effort="low")["think"] == "max"
+    assert asked(think="none")["think"] is False
+    assert asked(reasoning={"effort": "xhigh"}, enable_thinking=True, target="gpt-oss:20b")["think"] == "high"
+
+
+@pytest.mark.parametrize(
+    "members", [{"thinking": {"type": "adaptive"}}, {"thinking": {"budget_tokens": 5}}, {"thinking_token_budget": 5},
+                {"reasoning": {"max_tokens": 5}}, {"reasoning": 7}, {"chat_template_kwargs": {"x": True}}]
+)  # fmt: skip
+def test_what_is_no_switch_asks_for_nothing(members: dict[str, Any]) -> None:
+    assert "think" not in asked(**members)
+
+
+@pytest.mark.parametrize("path", [path for path, no in SWITCHES.items() if no != "disabled"])
+@pytest.mark.parametrize("value", ["very", 7, [], {}])
+def test_switches_that_say_neither(path: str, value: Any) -> None:
+    assert refused(**client(path, value)).param == path
 
 
 # ---- tools
@@ -349,7 +388,10 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 @given(
     st.dictionaries(
-        st.sampled_from(["messages", "tools", "tool_choice", "n", "stop", "max_tokens", "response_format"]), json_values
+        st.sampled_from(
+            ["messages", "tools", "tool_choice", "n", "stop", "max_tokens", "response_format", "think", "reasoning"]
+        ),
+        json_values,
     ),
     st.lists(st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "tool_call_id"]), json_values)),
 )

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters.ollama.messages import Conversation, JsonObject, wrong
+from iop.node.adapters.switches import SWITCHES, said_in
 
 SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty")
 """Members that are options under the same name."""
@@ -21,8 +22,7 @@ EFFORTS: Final[dict[str, bool | str]] = {
     "xhigh": "max",
     "max": "max",
 }
-"""``reasoning_effort`` → ``think``."""
-
+"""A word of effort → ``think``."""
 
 UNASKED: Final = m.Thinking()
 
@@ -81,7 +81,7 @@ def chat_request(
         "options": options or None,
         "tools": tools or None,
         "format": _format(document.get("response_format")),
-        "think": _think(document.get("reasoning_effort"), thinking, target),
+        "think": _think(document, thinking, target),
         "keep_alive": keep_alive,
         "logprobs": document.get("logprobs"),
         "top_logprobs": document.get("top_logprobs"),
@@ -148,11 +148,34 @@ def _format(wanted: Any) -> Any:
     return schema
 
 
-def _think(effort: Any, thinking: m.Thinking, target: str) -> bool | str | None:
-    """Return ``think``, None where nobody asked: a model that cannot think refuses to be told to."""
-    if effort is None:
-        return {"off": False, "on": True}.get(thinking.mode)
-    if not isinstance(effort, str) or effort not in EFFORTS:
-        raise wrong("reasoning_effort", ", ".join(EFFORTS))
-    think = EFFORTS[effort]
-    return "high" if think == "max" and "gpt-oss" in target.lower() else think
+def _think(document: JsonObject, thinking: m.Thinking, target: str) -> bool | str | None:
+    """Return ``think``, None where nobody asked: a model that cannot think refuses to be told to.
+
+    A budget does not ask: Ollama has none, and the one of a model's configuration comes with every request.
+    """
+    said = said_in(document)
+    if not said:
+        return {"off": False, "on": True if thinking.budget is None else None}.get(thinking.mode)
+    meant = [_meant(path, value) for path, value in said.items()]
+    if False in meant:
+        return False
+    level = next((level for level in meant if isinstance(level, str)), None)
+    if level == "max" and "gpt-oss" in target.lower():
+        return "high"
+    return level or (True if True in meant else None)
+
+
+def _meant(path: str, value: Any) -> bool | str | None:
+    """Return what one switch says, None where it leaves that to the model."""
+    no = SWITCHES[path]
+    if value == no:
+        return False
+    if path == "thinking.type":
+        return True if value == "enabled" else None
+    levels = EFFORTS if path == "think" or no == "none" else {}
+    if isinstance(value, str) and value in levels:
+        return levels[value]
+    if no is False and value is True:
+        return True
+    plain = ("true", "false") if no is False else ()
+    raise wrong(path, "one of " + ", ".join((*plain, *levels)))

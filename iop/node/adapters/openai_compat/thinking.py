@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from iop import model as m
 from iop.document import Document
+from iop.node.adapters.switches import SWITCHES, at, said_in
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -75,18 +76,6 @@ _BUDGETS: Final = (
     "custom_params.thinking_budget",
     "nvext.max_thinking_tokens",
 )
-_SWITCHES: Final[Mapping[str, Any]] = {
-    "enable_thinking": False,
-    "think": False,
-    "chat_template_kwargs.enable_thinking": False,
-    "chat_template_kwargs.thinking": False,
-    "reasoning.enabled": False,
-    "reasoning.effort": "none",
-    "reasoning_effort": "none",
-    "thinking.type": "disabled",
-}
-"""Where a client may say whether the model thinks, and the value that says no."""
-
 _EFFORTS: Final = {"minimal": 128, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
 _LEAST_LEFT: Final = 256
 
@@ -99,16 +88,16 @@ def fields_of(*labels: str) -> Fields | None:
 
 def additions(document: Document, thinking: m.Thinking, fields: Fields) -> dict[str, str]:
     """Return what a chat request needs of a wish, by dotted path; nothing where the client has spoken itself."""
-    said = {path: _at(document, path) for path in _SWITCHES}
-    if any(_at(document, path) is not None for path in _BUDGETS):
+    said = said_in(document)
+    if any(at(document, path) is not None for path in _BUDGETS):
         return {}
     if thinking.mode == "off" or thinking.budget is None:
-        silent = all(value is None for value in said.values())
-        added = {"off": fields.off, "on": fields.on}.get(thinking.mode, _NOTHING) if silent else _NOTHING
+        added = {"off": fields.off, "on": fields.on}.get(thinking.mode, _NOTHING) if not said else _NOTHING
     else:
-        if any(said[path] == no for path, no in _SWITCHES.items()):
+        if any(said.get(path) == no for path, no in SWITCHES.items()):
             return {}
-        budget = _budget(document, thinking.budget, said["reasoning_effort"] or said["reasoning.effort"], fields)
+        effort = said.get("reasoning_effort") or said.get("reasoning.effort")
+        budget = _budget(document, thinking.budget, effort, fields)
         if budget is None:
             return {}
         added = {path: str(budget) for path in fields.budget} | dict(fields.beside)
@@ -142,14 +131,6 @@ def spliced(document: Document, added: Mapping[str, str]) -> dict[str, str]:
     for top, leaves in inner.items():
         made[top] = (document.inner(top) or Document.of("{}")).with_raw(leaves)
     return made
-
-
-def _at(document: Document, path: str) -> Any:
-    top, _, leaf = path.partition(".")
-    value = document.get(top)
-    if not leaf:
-        return value
-    return dict(value).get(leaf) if type(value) is tuple else None
 
 
 def _free(document: Document, path: str) -> bool:
