@@ -124,6 +124,9 @@ OPENAI_COMPAT_SETTINGS: Final[Schema] = {
     "additionalProperties": False,
 }
 
+#: ``num_ctx`` for a target of an Ollama server without a ``context_size``.
+DEFAULT_CONTEXT_SIZE: Final = 8192
+
 OLLAMA_SETTINGS: Final[Schema] = {
     "title": "ollama",
     "description": "An Ollama server, by its native API.",
@@ -145,8 +148,11 @@ OLLAMA_SETTINGS: Final[Schema] = {
                 },
                 {"type": "null"},
             ],
-            "description": "num_ctx of every request, in tokens: one number, or one for each target by name.",
-            "examples": [8192, {"qwen3:8b": 32768}],
+            "description": (
+                "num_ctx of every request, in tokens: one number, or one for each target by name; "
+                f"{DEFAULT_CONTEXT_SIZE} where there is none. A longer prompt is refused."
+            ),
+            "examples": [32768, {"qwen3:8b": 32768}],
         },
         "keep_alive": {
             "anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": 32}, {"type": "null"}],

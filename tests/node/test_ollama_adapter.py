@@ -90,7 +90,8 @@ def test_an_answer_as_it_comes() -> None:
     assert sink.events[2:] == [m.Delta(text="42"), m.Complete("stop", m.Usage(9, 4))]
     request = world.backend.last
     assert (request.method, request.target) == ("POST", "/api/chat")
-    assert request.json == {"model": "t", "messages": [USER], "stream": True, "truncate": False}
+    options = {"num_ctx": 8192}
+    assert request.json == {"model": "t", "messages": [USER], "stream": True, "truncate": False, "options": options}
     world.end()
 
 
@@ -155,9 +156,19 @@ def test_a_target_without_a_context_is_told_once(logged: Any) -> None:
     for target in ("t", "u", "u", "v"):
         world.ask(target=target)
     assert [said for said in logged.lines("info") if "context_size" in said] == [
-        f"a: no context_size for {target}: the server chooses one, and may cut longer prompts" for target in "uv"
+        f"a: no context_size for {target}: it gets 8192 tokens, and longer prompts are refused" for target in "uv"
     ]
-    assert "options" not in world.backend.last.json
+    assert [request.json["options"]["num_ctx"] for request in world.backend.requests] == [5, 8192, 8192, 8192]
+
+
+def test_a_prompt_that_may_have_been_cut_is_no_success() -> None:
+    """OL-02: an old server takes no notice of truncate."""
+    world = World(context_size=32)
+    world.streams(line("a"), line(done="stop", prompt_eval_count=32, eval_count=4))
+    sink = world.ask()
+    assert (sink.text, sink.failure.code, sink.failure.http_status) == ("a", "context_length_exceeded", 400)
+    assert sink.end == m.Error(sink.failure, m.Usage(32, 4))
+    world.end()
 
 
 def test_bad_arguments_in_the_history_are_told(logged: Any) -> None:

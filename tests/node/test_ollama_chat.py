@@ -23,12 +23,13 @@ USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "lookup_tide", "parameters": {"type": "object"}}}
 OTHER = {"type": "function", "function": {"name": "g"}}
 PIXEL = "iVBORw0KGgo="
+CONTEXT = 4096
 
 
 def asked(*messages: Any, target: str = "qwen3:8b", wish: m.Thinking = UNASKED, **document: Any) -> Any:
     """Return the body for a request with these messages and members."""
     document = {"model": "the-clients", "messages": list(messages or (USER,)), **document}
-    return chat_request(document, target, thinking=wish).body
+    return chat_request(document, target, CONTEXT, thinking=wish).body
 
 
 def refused(*messages: Any, **document: Any) -> Failure:
@@ -42,7 +43,13 @@ def refused(*messages: Any, **document: Any) -> Failure:
 
 def test_a_plain_request() -> None:
     """RE-01, OL-02: a stream, nothing that nobody asked for, and no silent cut."""
-    assert asked() == {"model": "qwen3:8b", "messages": [USER], "stream": True, "truncate": False}
+    assert asked() == {
+        "model": "qwen3:8b",
+        "messages": [USER],
+        "stream": True,
+        "truncate": False,
+        "options": {"num_ctx": CONTEXT},
+    }
 
 
 # ---- messages
@@ -56,7 +63,7 @@ def test_tool_calls_and_results() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "2.1"},
     )
-    made = chat_request({"messages": list(history)}, "t")
+    made = chat_request({"messages": list(history)}, "t", CONTEXT)
     assert made.warnings == ()
     arguments = {"port": "Öban", "n": 2}
     assert made.body["messages"][1:] == [
@@ -86,7 +93,7 @@ def test_tool_calls_and_results() -> None:
 def test_arguments_that_a_model_wrote(function: Any, arguments: Any, warned: bool) -> None:
     """OL-01 bad_history, TD-03: nothing is no argument; nonsense is marked as such, and somebody is told."""
     message = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f", **function}}]}
-    made = chat_request({"messages": [message]}, "t")
+    made = chat_request({"messages": [message]}, "t", CONTEXT)
     assert made.body["messages"][0]["tool_calls"][0]["function"]["arguments"] == arguments
     assert [warning.partition(" ")[0] for warning in made.warnings] == (
         ["messages[0].tool_calls[0].function.arguments"] if warned else []
@@ -196,7 +203,7 @@ def test_messages_that_are_none(message: Any, param: str) -> None:
 def test_messages_must_be_a_list_of_objects() -> None:
     assert refused("x").param == "messages[0]"
     with pytest.raises(Failure, match="messages"):
-        chat_request({"messages": "hi"}, "t")
+        chat_request({"messages": "hi"}, "t", CONTEXT)
 
 
 # ---- options
@@ -207,10 +214,10 @@ def test_sampling_is_options_and_zero_is_a_value() -> None:
     body = asked(temperature=0, top_p=0.5, top_k=0, seed=0, min_p=0, presence_penalty=0, frequency_penalty=-1, stop="x")
     assert body["options"] == {
         "temperature": 0, "top_p": 0.5, "top_k": 0, "seed": 0, "min_p": 0, "presence_penalty": 0,
-        "frequency_penalty": -1, "stop": ["x"],
+        "frequency_penalty": -1, "stop": ["x"], "num_ctx": CONTEXT,
     }  # fmt: skip
-    assert asked(stop=["a", "b"])["options"] == {"stop": ["a", "b"]}
-    assert "options" not in asked(temperature=None, stop=None, user="u", metadata={})
+    assert asked(stop=["a", "b"])["options"] == {"stop": ["a", "b"], "num_ctx": CONTEXT}
+    assert asked(temperature=None, stop=None, user="u", metadata={}) == asked()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +230,7 @@ def test_sampling_is_options_and_zero_is_a_value() -> None:
 )
 def test_limits(limits: Any, num_predict: int) -> None:
     """PA-03"""
-    assert asked(**limits)["options"] == {"num_predict": num_predict}
+    assert asked(**limits)["options"] == {"num_predict": num_predict, "num_ctx": CONTEXT}
 
 
 @pytest.mark.parametrize("limit", [0, -1, "12", True, 1.5, float("inf"), float("nan"), []])
@@ -235,10 +242,9 @@ def test_limits_that_are_none(limit: Any) -> None:
 def test_num_ctx_is_the_configured_one_whatever_a_client_wants() -> None:
     """OL-02: always the same, so that the model is not loaded anew."""
     for options in ({}, {"num_ctx": 8192}, {"num_ctx": 99999, "num_gpu": 1}):
-        made = chat_request({"messages": [USER], "options": options}, "t", num_ctx=32768, keep_alive="10m")
+        made = chat_request({"messages": [USER], "options": options}, "t", 32768, keep_alive="10m")
         assert (made.body["options"], made.body["keep_alive"]) == ({"num_ctx": 32768}, "10m")
-    assert "options" not in asked(options={"num_ctx": 8192})
-    assert chat_request({"messages": []}, "t", keep_alive=0).body["keep_alive"] == 0
+    assert chat_request({"messages": []}, "t", CONTEXT, keep_alive=0).body["keep_alive"] == 0
 
 
 def test_n_is_one() -> None:
@@ -397,7 +403,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 def test_nothing_but_a_failure_is_raised_whatever_a_client_sends(document: Any, messages: Any) -> None:
     with suppress(Failure):
-        encoded(chat_request({"messages": messages, **document}, "t").body)
+        encoded(chat_request({"messages": messages, **document}, "t", CONTEXT).body)
 
 
 # ---- lines
@@ -413,7 +419,7 @@ def line(content: str = "", done: str | None = None, **members: Any) -> bytes:
 def read(*reads: bytes, empty: bool = False) -> tuple[Reply, str, str]:
     """Return what became of these reads: the reply, its text, its reasoning."""
     ids = count(1)
-    reply = Reply(lambda: f"call_{next(ids)}", empty=empty)
+    reply = Reply(lambda: f"call_{next(ids)}", CONTEXT, empty=empty)
     pieces = [piece for data in reads for piece in reply.feed(data)] + reply.end()
     return reply, "".join(piece.text for piece in pieces), "".join(piece.reasoning for piece in pieces)
 
@@ -457,6 +463,18 @@ def test_endings(reason: str, finish_reason: str) -> None:
     reply, _, _ = read(line("half a sen"), line(done=reason))
     assert (reply.finish_reason, reply.failure is None) == (finish_reason, bool(finish_reason))
     assert reply.usage == (m.Usage(0, 0) if finish_reason else None)
+
+
+@pytest.mark.parametrize(("prompt", "cut"), [(CONTEXT - 1, False), (CONTEXT, True), (CONTEXT + 1, False)])
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_prompt_that_fills_the_context_may_have_been_cut(prompt: int, cut: bool, reason: str) -> None:
+    """OL-02: more tokens than the context that was asked for were not cut to it."""
+    reply, text, _ = read(line("a"), line(done=reason, prompt_eval_count=prompt, eval_count=2))
+    assert (text, reply.done, reply.usage) == ("a", not cut, m.Usage(prompt, 2))
+    assert (reply.failure is not None) is cut
+    if reply.failure is not None:
+        assert (reply.failure.code, reply.failure.http_status) == ("context_length_exceeded", 400)
+        assert str(CONTEXT) in reply.failure.message
 
 
 @pytest.mark.parametrize("reason", [None, 7, ["stop"]])

@@ -21,7 +21,7 @@ from iop.node.adapters.ollama.answer import ChatAnswer
 from iop.node.adapters.ollama.chat import ChatRequest, chat_request, encoded, parsed
 from iop.node.adapters.ollama.models import model_names
 from iop.node.adapters.ollama.reply import Reply, refuses_tools
-from iop.settings import OLLAMA_SETTINGS
+from iop.settings import DEFAULT_CONTEXT_SIZE, OLLAMA_SETTINGS
 
 
 @implementer(IAdapter)
@@ -74,6 +74,7 @@ class OllamaAdapter:
         """Return a run's request, to be made; once more with its tools as text, where the model knows none."""
         document = parsed(request.input)
         body, warnings = self._chat(request, document)
+        num_ctx = body["options"]["num_ctx"]
         for warning in warnings:
             self._log.warn("{adapter}, {run}: {warning}", adapter=self._name, run=request.run_id, warning=warning)
         has_tools = "tools" in body
@@ -82,7 +83,7 @@ class OllamaAdapter:
 
         def begin(again: Again) -> ChatAnswer:
             asked = self._chat(request, rewritten(document)).body if as_text else body
-            reply = Reply(lambda: f"call_{token_hex(12)}", empty=not body["messages"])
+            reply = Reply(lambda: f"call_{token_hex(12)}", num_ctx, empty=not body["messages"])
             answer = ChatAnswer(sink, reply, again, MARK if as_text else {})
             target = self._target("/api/chat")
             answer.call = self._backend.send(request, "POST", target, encoded(asked), answer, timing())
@@ -116,14 +117,16 @@ class OllamaAdapter:
             thinking=request.thinking,
         )
 
-    def _num_ctx(self, target: str) -> int | None:
+    def _num_ctx(self, target: str) -> int:
         sizes = self._context_size
         size: int | None = sizes.get(target) if isinstance(sizes, Mapping) else sizes
-        if size is None and target not in self._unsized:
+        if size is not None:
+            return size
+        if target not in self._unsized:
             self._unsized.add(target)
-            line = "{adapter}: no context_size for {target}: the server chooses one, and may cut longer prompts"
-            self._log.info(line, adapter=self._name, target=target)
-        return size
+            line = "{adapter}: no context_size for {target}: it gets {size} tokens, and longer prompts are refused"
+            self._log.info(line, adapter=self._name, target=target, size=DEFAULT_CONTEXT_SIZE)
+        return DEFAULT_CONTEXT_SIZE
 
 
 @provider(IAdapterFactory)

@@ -56,8 +56,8 @@ def encoded(body: JsonObject) -> bytes:
 def chat_request(
     document: JsonObject,
     target: str,
+    num_ctx: int,
     *,
-    num_ctx: int | None = None,
     keep_alive: int | str | None = None,
     thinking: m.Thinking = UNASKED,
 ) -> ChatRequest:
@@ -72,13 +72,14 @@ def chat_request(
     tools, instruction = _tools(document)
     if instruction:
         conversation.instructions.append(instruction)
-    options = _options(document)
-    if num_ctx is not None:
-        options["num_ctx"] = num_ctx
-    # without "truncate" a prompt longer than the context loses its oldest messages; with it, it is refused
-    body = {"model": target, "messages": conversation.messages(), "stream": True, "truncate": False}
+    body: JsonObject = {
+        "model": target,
+        "messages": conversation.messages(),
+        "stream": True,
+        "truncate": False,  # else a prompt longer than the context loses its oldest messages; so it is refused
+        "options": _options(document) | {"num_ctx": num_ctx},
+    }
     optional = {
-        "options": options or None,
         "tools": tools or None,
         "format": _format(document.get("response_format")),
         "think": _think(document, thinking, target),

@@ -18,6 +18,10 @@ BUSY_MS: Final = 1000
 
 _ENDINGS: Final[Mapping[str, str]] = {"stop": "stop", "length": "length"}
 _LOADED: Final = frozenset({"load", "unload"})
+_FULL: Final = "the prompt fills the model's whole context of %d tokens: the backend may have cut it"
+"""Of a prompt that was too long an old server leaves so many tokens. More of them, then the context was a larger one,
+as of a server that rounds it up or hands the request on; and one that fits so exactly leaves no room for an answer."""
+
 _NOT_WHOLE: Final = "the backend's answer ended before it was whole"
 
 
@@ -32,14 +36,16 @@ class Reply:
     """One answer, line by line.
 
     :param fresh_id: makes the id of a tool call that has none of its own.
+    :param num_ctx: the context that was asked for.
     :param empty: whether no message was asked: then the model is loaded, and that is all of the answer.
     :ivar begun: a good line came.
     :ivar done: the last one came.
     :ivar failure: what ends the answer badly; nothing after it counts.
     """
 
-    def __init__(self, fresh_id: Callable[[], str], *, empty: bool = False) -> None:
+    def __init__(self, fresh_id: Callable[[], str], num_ctx: int, *, empty: bool = False) -> None:
         self._fresh_id = fresh_id
+        self._num_ctx = num_ctx
         self._empty = empty
         self._carry = bytearray()
         self._content, self._thinking = Pieces(), Pieces()
@@ -121,9 +127,12 @@ class Reply:
         if not finish_reason:  # the runner is gone, or something that nobody knows happened
             self.failure = Failure("upstream_error", _NOT_WHOLE)
             return
+        self.usage = m.Usage(_count(said.get("prompt_eval_count")), _count(said.get("eval_count")))
+        if self.usage.input_tokens == self._num_ctx:
+            self.failure = Failure("context_length_exceeded", _FULL % self._num_ctx)
+            return
         self.done = True
         self.finish_reason = "tool_calls" if self.tool_calls and finish_reason == "stop" else finish_reason
-        self.usage = m.Usage(_count(said.get("prompt_eval_count")), _count(said.get("eval_count")))
 
 
 def _append(pieces: list[Piece], text: str, reasoning: str) -> None:
