@@ -509,3 +509,19 @@ def test_a_probe_of_a_backend_that_never_answers_lasts_until_it_is_cancelled() -
     probe.cancel()
     world.end()
     assert got[0].check(CancelledError)
+
+
+def test_the_last_line_is_the_end_however_long_the_connection_takes_to_end() -> None:
+    world = World()
+    world.begins(line("Hi"), DONE)
+    sink = world.ask()
+    assert (sink.text, sink.end) == ("Hi", m.Complete("stop", m.Usage(9, 4)))
+    fired: list[Any] = []
+    world.done.addBoth(fired.append)
+    assert fired == [None]
+
+
+def test_a_count_that_no_message_can_carry_is_none() -> None:
+    world = World()
+    world.streams(line("Hi"), line(done="stop", eval_count=10**23))
+    assert world.ask().end == m.Complete("stop", m.Usage(0, 0))

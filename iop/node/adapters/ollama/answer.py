@@ -34,8 +34,12 @@ class ChatAnswer(Attempt):
             self._take_error(data)
             return
         self._say(self._reply.feed(data))
-        if self._reply.failure is not None and not self.done.called:
+        if self.done.called:
+            return
+        if self._reply.failure is not None:
             self._fail(self._reply.failure)
+        elif self._reply.done:  # all was said: how long the connection takes to end is nobody's business
+            self._finish()
 
     def _finish(self) -> None:
         reply = self._reply
@@ -45,7 +49,7 @@ class ChatAnswer(Attempt):
         if reply.failure is not None:
             self._fail(reply.failure)
             return
-        calls = {"openai_tool_calls": json.dumps(reply.tool_calls)} if reply.tool_calls else {}
+        calls = {m.TOOL_CALLS: json.dumps(reply.tool_calls)} if reply.tool_calls else {}
         self._sink.complete(reply.finish_reason, reply.usage, {**self._metadata, **calls})
         self._close(None)
 

@@ -174,6 +174,9 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+_COUNTS_END: Final = 2**53
+
+
 def _count(value: Any) -> int:
     """Return a count; Ollama leaves out those that are 0."""
-    return value if type(value) is int and value > 0 else 0
+    return value if type(value) is int and 0 < value < _COUNTS_END else 0
