@@ -105,6 +105,14 @@ def make_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
         each.stop()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of this folder with one worker: they share servers, and each keeps more than one core busy."""
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.xdist_group("integration"))
+
+
 # ---- when a test fails ----------------------------------------------------------------------------------------------
 
 
