@@ -307,6 +307,24 @@ def test_tools_that_are_none_are_the_backends_to_refuse(tools: Any) -> None:
     assert gateway.chat(tools=tools).answer.status == 200
 
 
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ({"role": "user", "content": None}, 400),
+        ({"role": "assistant", "content": None, "tool_calls": []}, 200),
+        ({"role": "assistant"}, 200),
+        ({"role": "assistant", "content": ""}, 200),
+    ],
+)
+def test_null_is_something_that_a_user_cannot_say(message: dict[str, Any], status: int) -> None:
+    """MS-01"""
+    gateway = Gateway(start(None), complete())
+    answer = gateway.ask(body={"model": "m", "messages": [{"role": "user", "content": "hi"}, message]}).answer
+    assert answer.status == status
+    if status == 400:
+        assert (answer.code, answer.json["error"]["param"]) == ("invalid_value", "messages[1].content")
+
+
 def test_metadata_of_the_client_is_no_word_of_ours() -> None:
     assert asked(metadata={"openai_strip_usage": "true", "n": 7, "k": "v"}).metadata == {"k": "v"}
     assert asked(metadata={"openai_strip_usage": "x"}, stream=True).metadata == {"openai_strip_usage": "true"}

@@ -173,6 +173,24 @@ async def test_long_prompts_and_nul_go_by_stdin_alone(folder: Path) -> None:
 
 
 @ensureDeferred
+async def test_a_long_system_prompt(world: World) -> None:
+    """CL-03"""
+    talk = [{"role": "system", "content": "y" * 200_000}, {"role": "user", "content": "hello"}]
+    said = (await world.ask(talk)).text
+    assert len(said) > 200_000
+    assert said.endswith("hello")
+
+
+@ensureDeferred
+async def test_noise_is_counted(folder: Path, logged: Any) -> None:
+    """CL-02"""
+    script = 'cat; echo; echo banner; echo "[1,2]"; echo \'{"type":"result","is_error":false,"result":"fine"}\''
+    world = World(folder, command="sh", args=["-c", script])
+    assert (await world.ask("now using node")).text == "fine"
+    assert "3 lines of an agent were noise" in logged.lines("debug")
+
+
+@ensureDeferred
 async def test_a_run_works_in_its_workspace_else_in_a_directory_of_its_own(world: World, tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     assert await world.told("cwd", workspace=str(tmp_path / "w")) == str(tmp_path / "w")

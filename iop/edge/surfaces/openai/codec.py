@@ -93,6 +93,15 @@ def _wrong(document: Document, name: str, what: str) -> Failure:
     return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
 
 
+def _refuse_silence(messages: list[Any]) -> None:
+    """Refuse a user's message that says null; :raises Failure: which names it. Others may be without content."""
+    for number, message in enumerate(messages):
+        said = dict(message) if type(message) is tuple else {}
+        if said.get("role") == "user" and "content" in said and said["content"] is None:
+            where = f"messages[{number}].content"
+            raise Failure("invalid_value", f"`{where}` must be text, or a list of parts", param=where)
+
+
 class ChatRequest(NamedTuple):
     """What the edge needs to know of a chat request.
 
@@ -129,6 +138,8 @@ class ChatRequest(NamedTuple):
             raise _wrong(document, "model", "a non-empty string")
         if not isinstance(messages, list):
             raise _wrong(document, "messages", "a list")
+        if b"null" in body:
+            _refuse_silence(messages)
         if stream is not None and not isinstance(stream, bool):
             raise _wrong(document, "stream", "true or false")
         if options is not None and not isinstance(options, tuple):

@@ -201,6 +201,8 @@ class Child(ProcessProtocol):
             except Exception:  # whatever it was, it must not hold its session
                 self._log.failure("the end of an agent could not be told")
                 self._sink.fail(Failure("internal", "what the agent wrote could not be read"), None)
+        if self._parser.noise:
+            self._log.debug("{count} lines of an agent were noise", count=self._parser.noise)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.callback(None)

@@ -27,9 +27,11 @@ class Parser(Protocol):
 
     :ivar session: the agent's own session id as it reported it first; "" while unknown.
     :ivar usage: what it counted, as far as it told.
+    :ivar noise: lines that were nothing of its format.
     """
 
     session: str
+    noise: int
     usage: m.Usage | None
 
     def line(self, line: bytes) -> Piece | None:
@@ -50,6 +52,7 @@ class JsonLines:
 
     def __init__(self) -> None:
         self.session = ""
+        self.noise = 0
         self.usage: m.Usage | None = None
         self.text = Voice()
         self.reasoning = Voice()
@@ -60,8 +63,11 @@ class JsonLines:
 
     def line(self, line: bytes) -> Piece | None:
         """See :meth:`Parser.line`."""
+        found = False
         for event in events(line):
+            found = True
             self.event(event)
+        self.noise += not found and bool(line.strip())
         text, reasoning = ("".join(parts) for parts in self._pending)
         for parts in self._pending:
             parts.clear()

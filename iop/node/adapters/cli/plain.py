@@ -17,6 +17,7 @@ class Text:
 
     def __init__(self) -> None:
         self.session = ""
+        self.noise = 0  # every line is the answer's
         self.usage: m.Usage | None = None
         self._last = ""
         self._line_ends = 0  # not shown yet: they may be the answer's last
