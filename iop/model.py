@@ -24,6 +24,10 @@ class Mode(StrEnum):
     PASSTHROUGH = "PASSTHROUGH"
 
 
+CHAT = "/v1/chat/completions"
+"""The path of the requests that can also be answered by events."""
+
+
 class HttpRequestHead(NamedTuple):
     """What a passthrough run asks of its backend, apart from the body."""
 

@@ -7,6 +7,7 @@ it was sent: a leaf module, so that both may import it. ``x-expected`` is the se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 Schema = dict[str, Any]
@@ -232,6 +233,13 @@ NORMALIZED: Final = frozenset({"ollama", "cli"})
 
 #: Types that keep no conversation. A drop-in may.
 WITHOUT_SESSIONS: Final = frozenset({"openai_compat", "ollama"})
+
+
+def chosen(settings: Mapping[str, Any], schema: Schema, name: str) -> Any:
+    """Return a setting, or what its schema says where nobody set it."""
+    value = settings.get(name)
+    return schema["properties"][name].get("default") if value is None else value
+
 
 #: Adapter type → its settings. A type that is not here is a drop-in, whose settings its node checks.
 SETTINGS: Final[dict[str, Schema]] = {

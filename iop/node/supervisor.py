@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Set
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -19,9 +19,6 @@ from iop.node.adapters.environment import Run
 from iop.node.adapterset import AdapterSet
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
-
-CHAT: Final = "/v1/chat/completions"
-"""The path of the requests that a normalized run can be made of."""
 
 
 class Source(Protocol):
@@ -379,6 +376,6 @@ def _in_a_mode_of(modes: Set[m.Mode], request: m.RunRequest) -> m.RunRequest:
     """Return a run as its adapter can run it: the edge does not know what a drop-in can. :raises Failure:"""
     if request.mode in modes:
         return request
-    if request.mode is m.Mode.PASSTHROUGH and request.http is not None and request.http.path == CHAT:
+    if request.mode is m.Mode.PASSTHROUGH and request.http is not None and request.http.path == m.CHAT:
         return request._replace(mode=m.Mode.NORMALIZED, http=None)
     raise Failure("unknown_url", "the provider does not serve this")

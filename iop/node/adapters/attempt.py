@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -19,7 +21,7 @@ Again = Callable[[Failure], bool]
 """Told how an attempt failed that the sink knows nothing of; answers whether another is made instead."""
 
 
-class Attempt:
+class Attempt(ABC):
     """One request's answer on its way to the sink; also what flow control pauses.
 
     A subclass says what becomes of an answer with a good status, and may read a bad one its own way.
@@ -39,25 +41,30 @@ class Attempt:
 
     # ---- what a subclass says
 
-    def _headed(self, headers: list[tuple[bytes, bytes]]) -> None:
+    def _headed(self, headers: list[tuple[bytes, bytes]]) -> None:  # noqa: B027 most have no use for them
         """The answer's headers."""
 
+    @abstractmethod
+    def block(self, data: bytes) -> None:
+        """What a read brought of the body: of a good answer, or of an error's for :meth:`_take_error`."""
+
+    @abstractmethod
     def _finish(self) -> None:
         """The body has ended, or all was said."""
-        raise NotImplementedError
 
     def _refusal(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> Failure:
         """Return what an answer with another status stands for."""
         return failure_of(status, headers, body)
 
     @property
+    @abstractmethod
     def _all_said(self) -> bool:
         """Whether it does not matter any more how the connection ends."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _usage(self) -> m.Usage | None:
-        raise NotImplementedError
+        """What was counted until now."""
 
     # ---- flow control
 
@@ -81,9 +88,6 @@ class Attempt:
             self._headed(headers)
         else:
             self._error_headers = dict(headers)
-
-    def block(self, data: bytes) -> None:
-        raise NotImplementedError
 
     def _take_error(self, data: bytes) -> None:
         """What a read brought of an error's body."""
@@ -125,6 +129,50 @@ class Attempt:
         self.call = None
         if not self.done.called:
             self.done.callback(None)
+
+
+class TextAttempt(Attempt):
+    """An answer that is told as text, reasoning and tool calls.
+
+    :param metadata: goes with its start and its end.
+    """
+
+    __slots__ = ("_metadata",)
+
+    def __init__(self, sink: Any, again: Again | None, metadata: Mapping[str, str]) -> None:
+        super().__init__(sink, again)
+        self._metadata = metadata
+
+    @abstractmethod
+    def _take(self, data: bytes) -> None:
+        """What a read brought of a good answer."""
+
+    @property
+    @abstractmethod
+    def _began(self) -> bool:
+        """Whether there was anything of an answer yet."""
+
+    def block(self, data: bytes) -> None:
+        if self.done.called:
+            return
+        if 200 <= self._status < 300:
+            self._take(data)
+        else:
+            self._take_error(data)
+
+    def _say(self, pieces: Iterable[tuple[str, str]]) -> None:
+        """Tell pieces of text and reasoning; the sink may end the run at each."""
+        if self._began and not self._started and not self.done.called:
+            self._started = True
+            self._sink.start(None, self._metadata)
+        for text, reasoning in pieces:
+            if not self.done.called:
+                self._sink.delta(text=text, reasoning=reasoning)
+
+    def _complete(self, finish_reason: str, usage: m.Usage | None, calls: list[dict[str, Any]]) -> None:
+        said = {m.TOOL_CALLS: json.dumps(calls, separators=(",", ":"))} if calls else {}
+        self._sink.complete(finish_reason, usage, {**self._metadata, **said})
+        self._close(None)
 
 
 class Attempts:

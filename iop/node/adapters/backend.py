@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
@@ -14,7 +15,7 @@ from iop.errors import Failure
 from iop.http.client import Answer, Call, Client, Origin, Timers
 from iop.http.fetch import fetch
 from iop.node.adapters import urls
-from iop.settings import Schema
+from iop.settings import Schema, chosen
 
 UNTIMED: Final = Timers(connect=0, first_byte=0, gap=0)
 """Of a check: whoever asked for it knows how long to wait."""
@@ -29,10 +30,7 @@ class Backend:
     """
 
     def __init__(self, settings: Mapping[str, Any], schema: Schema, reactor: Any) -> None:
-        def value(name: str) -> Any:
-            given = settings.get(name)
-            return schema["properties"][name].get("default") if given is None else given
-
+        value = partial(chosen, settings, schema)
         self.base_url: str = value("base_url")
         try:
             origin = Origin.of(self.base_url, value("ca_file") or "")
@@ -87,9 +85,10 @@ class Backend:
             headers.update(_encoded(request.secret_headers))
         return self._client.request(method, target, headers.items(), body, answer, timers or self.timers)
 
-    def fetch(self, target: str) -> Deferred[tuple[int, bytes]]:
-        """Get a small document; as :func:`iop.http.fetch.fetch`."""
-        return fetch(self._checking, "GET", target, self._headers.items())
+    def listed(self, target: str, names: Callable[[bytes], list[str]]) -> Deferred[list[str]]:
+        """Return the names in a small document; none where it is refused. Fails as :func:`iop.http.fetch.fetch`."""
+        asked = fetch(self._checking, "GET", target, self._headers.items())
+        return asked.addCallback(lambda got: names(got[1]) if got[0] == 200 else [])
 
     def probe(self, target: str, refused: int = 500) -> Deferred[m.Health]:
         """Return how it is: up when it answers, with a status below ``refused``. Fails only when it is cancelled."""

@@ -201,7 +201,7 @@ class OpenAISurface:
             Ask(
                 model=request.model,
                 input=request.body_for,
-                http=m.HttpRequestHead("POST", "/v1/chat/completions", headers),
+                http=m.HttpRequestHead("POST", m.CHAT, headers),
                 secret_headers=context.secret_headers,
                 metadata={**errand.metadata, **codec.STRIP_USAGE} if strip_usage else errand.metadata,
                 request_id=headers[0][1],

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from iop.node.adapters.cli.formats import parser
 from iop.node.adapters.cli.processes import Processes
 from iop.node.adapters.cli.prompt import render
 from iop.node.adapters.environment import Environment, Run
-from iop.settings import CLI_SETTINGS
+from iop.settings import CLI_SETTINGS, chosen
 
 INHERITED: Final = ("PATH", "HOME", "LANG", "TMPDIR", "TERM")
 """What a child gets of the node's own environment, with every ``LC_`` variable: nothing that could be a secret."""
@@ -42,10 +43,7 @@ class CLIAdapter:
     def __init__(
         self, settings: Mapping[str, Any], environment: Environment, processes: Processes, environ: Mapping[str, str]
     ) -> None:
-        def setting(key: str) -> Any:
-            value = settings.get(key)
-            return CLI_SETTINGS["properties"][key].get("default") if value is None else value
-
+        setting = partial(chosen, settings, CLI_SETTINGS)
         self._environment = environment
         self._processes = processes
         self._command = str(settings["command"])
@@ -116,7 +114,8 @@ class CLIAdapter:
             del self._children[child]
             raise Failure("adapter_unavailable", f"the agent cannot be started: {error.strerror}") from None
         child.runs(self._processes, started)
-        child.ended().addCallback(lambda _: self._over(child, request, None if request.session_id else scratch))
+        ended = child.ended().addCallback(lambda _: self._over(child, request, None if request.session_id else scratch))
+        ended.addErrback(partial(self._environment.log.failure, "what a run left could not be put in order"))
         return child.done
 
     def probe(self, path: str = "") -> Deferred[m.Health]:

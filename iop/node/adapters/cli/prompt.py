@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from iop.errors import Failure, printable
-from iop.node.adapters.cli.voice import scalar
+from iop.wire.frames import clean_text
 
 _INSTRUCTIONS: Final = "System"
 _TOOL: Final = "Tool result"
@@ -53,8 +53,8 @@ def render(document: Mapping[str, Any], *, whole: bool) -> str:
     if not any(turn.heading != _INSTRUCTIONS for turn in turns):
         raise _wrong("the conversation has nothing to answer: its messages are empty", "messages")
     if all(turn.heading == "User" for turn in turns) and (not whole or len(turns) == 1):
-        return scalar("\n\n".join(turn.text for turn in turns))
-    return scalar("\n\n".join(f"{turn.heading}{turn.about}:\n{turn.text}" for turn in turns))
+        return clean_text("\n\n".join(turn.text for turn in turns))
+    return clean_text("\n\n".join(f"{turn.heading}{turn.about}:\n{turn.text}" for turn in turns))
 
 
 def _last_turn(messages: list[Any]) -> int:

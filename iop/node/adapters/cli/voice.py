@@ -8,24 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from iop.wire.frames import clean_text
+
 
 class Piece(NamedTuple):
     """What a client gets next: of the answer, and of the thinking before it."""
 
     text: str = ""
     reasoning: str = ""
-
-
-def scalar(text: str) -> str:
-    """Return text that UTF-8 can carry: halves of a character joined, a half without its other U+FFFD.
-
-    A JavaScript agent that cuts its text by UTF-16 units writes such halves into JSON as ``\\ud83d``.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 class Voice:
@@ -67,7 +57,7 @@ class Voice:
             text, self._half = text[:-1], text[-1]
             if not text:
                 return ""
-        text = self._gap(text) + scalar(text)
+        text = self._gap(text) + clean_text(text)
         self._shown = (self._shown + text[-2:])[-2:]
         return text
 
@@ -85,8 +75,8 @@ class Voice:
 
     def snapshot(self, whole: str) -> str:
         """Take the message (or its next block) as a whole; return what of it is still to be shown."""
-        whole = scalar(whole)
-        streamed = scalar("".join(self._unsettled))
+        whole = clean_text(whole)
+        streamed = clean_text("".join(self._unsettled))
         self._unsettled.clear()
         said, self._settled = streamed or self._settled, whole
         if streamed.startswith(whole):  # the deltas of several blocks, told again one by one
@@ -99,7 +89,7 @@ class Voice:
 
     def said_last(self, text: str) -> bool:
         """Whether the last message that said anything was this one."""
-        return scalar("".join(self._latest)).strip() == scalar(text).strip()
+        return clean_text("".join(self._latest)).strip() == clean_text(text).strip()
 
     def _remember(self, text: str) -> str:
         if text:

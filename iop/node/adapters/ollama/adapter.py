@@ -59,8 +59,7 @@ class OllamaAdapter:
         return self._backend.probe(self._target(path or "/api/version"), refused=400 if path else 500)
 
     def models(self) -> Deferred[list[str]]:
-        asked = self._backend.fetch(self._target("/api/tags"))
-        return asked.addCallback(lambda got: model_names(got[1]) if got[0] == 200 else [])
+        return self._backend.listed(self._target("/api/tags"), model_names)
 
     def sessions(self) -> list[Mapping[str, Any]]:
         return []

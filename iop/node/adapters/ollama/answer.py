@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from iop import model as m
 from iop.errors import Failure
-from iop.node.adapters.attempt import Again, Attempt
-from iop.node.adapters.ollama.reply import Piece, Reply, refusal
+from iop.node.adapters.attempt import Again, TextAttempt
+from iop.node.adapters.ollama.reply import Reply, refusal
 
 
-class ChatAnswer(Attempt):
-    """An answer that is told as text, reasoning and tool calls.
+class ChatAnswer(TextAttempt):
+    """An answer in Ollama's lines."""
 
-    :param metadata: goes with its start and its end.
-    """
-
-    __slots__ = ("_metadata", "_reply")
+    __slots__ = ("_reply",)
 
     def __init__(self, sink: Any, reply: Reply, again: Again | None, metadata: Mapping[str, str]) -> None:
-        super().__init__(sink, again)
+        super().__init__(sink, again, metadata)
         self._reply = reply
-        self._metadata = metadata
 
-    # ---- Attempt
-
-    def block(self, data: bytes) -> None:
-        if self.done.called:
-            return
-        if not 200 <= self._status < 300:
-            self._take_error(data)
-            return
+    def _take(self, data: bytes) -> None:
         self._say(self._reply.feed(data))
         if self.done.called:
             return
@@ -48,13 +36,15 @@ class ChatAnswer(Attempt):
             return
         if reply.failure is not None:
             self._fail(reply.failure)
-            return
-        calls = {m.TOOL_CALLS: json.dumps(reply.tool_calls)} if reply.tool_calls else {}
-        self._sink.complete(reply.finish_reason, reply.usage, {**self._metadata, **calls})
-        self._close(None)
+        else:
+            self._complete(reply.finish_reason, reply.usage, reply.tool_calls)
 
     def _refusal(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> Failure:
         return refusal(status, headers, body)
+
+    @property
+    def _began(self) -> bool:
+        return self._reply.begun
 
     @property
     def _all_said(self) -> bool:
@@ -63,13 +53,3 @@ class ChatAnswer(Attempt):
     @property
     def _usage(self) -> m.Usage | None:
         return self._reply.usage
-
-    # ---- towards the sink
-
-    def _say(self, pieces: list[Piece]) -> None:
-        if self._reply.begun and not self._started and not self.done.called:
-            self._started = True
-            self._sink.start(None, self._metadata)
-        for text, reasoning in pieces:
-            if not self.done.called:
-                self._sink.delta(text=text, reasoning=reasoning)

@@ -25,9 +25,8 @@ from iop.settings import OPENAI_COMPAT_SETTINGS
 STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
 """Backends that go on generating after a non-streaming client has left; llama.cpp also writes no null content."""
 
-CHAT: Final = "/v1/chat/completions"
 UNSET: Final = m.Thinking()
-_NORMALIZED: Final = m.HttpRequestHead("POST", CHAT)
+_NORMALIZED: Final = m.HttpRequestHead("POST", m.CHAT)
 
 
 @implementer(IAdapter)
@@ -72,8 +71,7 @@ class OpenAICompatAdapter:
         return self._backend.probe(self._target("/v1/models"))  # who has no such list, or not for this key, serves
 
     def models(self) -> Deferred[list[str]]:
-        asked = self._backend.fetch(self._target("/v1/models"))
-        return asked.addCallback(lambda got: model_ids(got[1]) if got[0] == 200 else [])
+        return self._backend.listed(self._target("/v1/models"), model_ids)
 
     def sessions(self) -> list[Mapping[str, Any]]:
         return []
@@ -96,7 +94,7 @@ class OpenAICompatAdapter:
         request = run.request
         if request.http is None:
             return False
-        if request.http.path != CHAT:
+        if request.http.path != m.CHAT:
             return True
         if request.thinking != UNSET or self._streams_upstream(run):
             return False
@@ -119,7 +117,7 @@ class OpenAICompatAdapter:
         answer.call = self._backend.send(run.request, http.method, self._target(http.path), body, answer, timers)
 
     def _streams_upstream(self, run: Run) -> bool:
-        if self._stream_upstream == "never" or run.request.http is None or run.request.http.path != CHAT:
+        if self._stream_upstream == "never" or run.request.http is None or run.request.http.path != m.CHAT:
             return False
         return self._stream_upstream == "always" or self._goes_on(run)
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 from iop import model as m
 from iop.errors import Failure
 from iop.headers import DROPPED
-from iop.node.adapters.attempt import Again, Attempt
+from iop.node.adapters.attempt import Again, Attempt, TextAttempt
 from iop.node.adapters.openai_compat.assemble import Assembly
-from iop.node.adapters.openai_compat.normalize import Piece, Reader
+from iop.node.adapters.openai_compat.normalize import Reader
 from iop.node.adapters.openai_compat.watch import Stream, Whole
 
 MAX_COLLECTED: Final = 32 << 20
@@ -143,28 +143,21 @@ class PassingAnswer(Attempt):
         return None
 
 
-class NormalizedAnswer(Attempt):
-    """An answer that is told as text, reasoning and tool calls.
+class NormalizedAnswer(TextAttempt):
+    """An answer that is read, to be told as text.
 
-    :param metadata: goes with its start and its end.
     :param ids: what the ids of tool calls begin with that have none.
     """
 
-    __slots__ = ("_ids", "_metadata", "_reader", "_watch")
+    __slots__ = ("_ids", "_reader", "_watch")
 
     def __init__(self, sink: Any, again: Again | None, *, metadata: Mapping[str, str], ids: str) -> None:
-        super().__init__(sink, again)
-        self._metadata = metadata
+        super().__init__(sink, again, metadata)
         self._ids = ids
         self._reader = Reader()
         self._watch: Stream | None = None
 
-    def block(self, data: bytes) -> None:
-        if self.done.called:
-            return
-        if not 200 <= self._status < 300:
-            self._take_error(data)
-            return
+    def _take(self, data: bytes) -> None:
         if self._watch is None:
             self._collected += data
             if _DOCUMENT.match(self._collected) is not None:  # whatever it is called
@@ -198,10 +191,11 @@ class NormalizedAnswer(Attempt):
         if failure is not None:
             self._fail(failure)
             return
-        calls = reader.calls.whole(self._ids)
-        said = {m.TOOL_CALLS: json.dumps(calls, separators=(",", ":"))} if calls else {}
-        self._sink.complete(reader.finish_reason or "stop", reader.usage, {**self._metadata, **said})
-        self._close(None)
+        self._complete(reader.finish_reason or "stop", reader.usage, reader.calls.whole(self._ids))
+
+    @property
+    def _began(self) -> bool:
+        return self._reader.began
 
     @property
     def _all_said(self) -> bool:
@@ -210,14 +204,6 @@ class NormalizedAnswer(Attempt):
     @property
     def _usage(self) -> m.Usage | None:
         return self._reader.usage
-
-    def _say(self, pieces: list[Piece]) -> None:
-        if self._reader.began and not self._started and not self.done.called:
-            self._started = True
-            self._sink.start(None, self._metadata)
-        for text, reasoning in pieces:
-            if not self.done.called:
-                self._sink.delta(text=text, reasoning=reasoning)
 
 
 def _cut(document: bytes | bytearray) -> Failure | None:
