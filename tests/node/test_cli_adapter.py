@@ -553,6 +553,19 @@ async def test_sessions_that_cannot_be_kept_are_a_failure_before_anything_runs(w
     assert world.alive == []
 
 
+@ensureDeferred
+async def test_sessions_that_cannot_be_kept_any_more_leave_nothing_behind(world: World, logged: Any) -> None:
+    sink, done = world.begin("fail 1", session_id="s")
+    world.store.close()
+    await done
+    assert sink.failure is not None
+    (told,) = logged.lines("critical")
+    assert told == "what a run left could not be put in order"
+    assert len(logged.failures()) == 1
+    assert world.adapter._children == {}
+    assert world.alive == []
+
+
 def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path) -> None:
     (tmp_path / "sessions.sqlite3").write_text("no database at all, but long enough to be looked at" * 40)
     with pytest.raises(Failure, match=r"sessions\.sqlite3; move it away"):

@@ -170,3 +170,17 @@ def test_a_token_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None
 def test_a_state_dir_that_cannot_be_made_is_a_usage_error(token_file: Path) -> None:
     with pytest.raises(usage.UsageError, match="--state-dir cannot be made"):
         options("--edge", "tcp:h:1", "--token-file", str(token_file), "--state-dir", str(token_file / "below"))
+
+
+def test_a_state_directory_is_one_nodes_alone(tmp_path: Path) -> None:
+    held = tap.alone(tmp_path / "state")
+    with pytest.raises(Failure, match=r"another node uses the state directory .*/state: .*--state-dir"):
+        tap.alone(tmp_path / "state")
+    held.close()  # as its process's end would
+    tap.alone(tmp_path / "state").close()
+
+
+def test_a_state_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=r"the state directory .*/file cannot be used: "):
+        tap.alone(tmp_path / "file")
