@@ -13,7 +13,12 @@ import subprocess
 import sys
 import time
 
-SLEEPER = "import signal, sys, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(300)"
+SLEEPER = (
+    "import os, signal, sys, time\n"
+    "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    "if sys.argv[1:]: os.write(int(sys.argv[1]), b'.')\n"
+    "time.sleep(300)"
+)
 
 
 def emit(**event: object) -> None:
@@ -59,9 +64,19 @@ def deaf() -> None:
     """The same, whatever it is told politely; with children that hold its stdout and are as deaf, one in a session."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    subprocess.Popen([sys.executable, "-S", "-c", SLEEPER])
-    subprocess.Popen([sys.executable, "-S", "-c", SLEEPER], start_new_session=True)
+    sleeper()
+    sleeper(start_new_session=True)
     hang()
+
+
+def sleeper(start_new_session: bool = False) -> None:
+    """Start a child, and return when it runs: everybody can see then whose it is."""
+    ready, told = os.pipe()
+    command = [sys.executable, "-S", "-c", SLEEPER, str(told)]
+    subprocess.Popen(command, start_new_session=start_new_session, pass_fds=[told])
+    os.close(told)
+    os.read(ready, 1)
+    os.close(ready)
 
 
 def leave() -> None:

@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,16 @@ MARKER: Final = "IOP_RUN"
 
 LARGEST_PIPE: Final = 1 << 20
 """Bytes that a pipe may hold, pipe(7)."""
+
+PROC: Final = Path("/proc")
+"""proc(5)."""
+
+_LOOKS: Final = 40
+_LOOK: Final = 0.0005
+"""Seconds between so many looks at a process that is being made another program; nothing else happens meanwhile."""
+
+_WITHOUT_MEMORY: Final = 0x00200000 | 0x00000004
+"""Flags of a process that has no memory of its own: PF_KTHREAD, and PF_EXITING, after which it has none."""
 
 _LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
 
@@ -174,13 +185,13 @@ def _rest(pipe: Any) -> bytes:
 def _pids() -> Iterator[int]:
     own = os.getpid()
     with contextlib.suppress(OSError):
-        yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own)
+        yield from (int(name) for name in os.listdir(PROC) if name.isdigit() and int(name) != own)
 
 
 def _stat(pid: int) -> list[bytes]:
     """Return the fields of ``/proc/PID/stat`` behind the name, proc(5): state, parent, group, session, …"""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return []
 
@@ -192,8 +203,29 @@ def _begun(pid: int) -> int:
 
 
 def _carries(pid: int, marker: str) -> bool:
-    try:
-        environ = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-    return f"{MARKER}={marker}".encode() in environ.split(b"\0")
+    return f"{MARKER}={marker}".encode() in _environ(pid).split(b"\0")
+
+
+def _environ(pid: int) -> bytes:
+    """Return what is in a process's environment, b"" when it has none that can be read.
+
+    While execve(2) makes another program of it there is none to see for some microseconds, or for as long as a busy
+    machine lets it wait; one that an agent has just left behind would never be found again.
+    """
+    for _ in range(_LOOKS):
+        try:
+            environ = (PROC / str(pid) / "environ").read_bytes()
+        except OSError:
+            return b""
+        if environ or _has_none(pid):
+            return environ
+        time.sleep(_LOOK)
+    return b""
+
+
+def _has_none(pid: int) -> bool:
+    """Whether a process really has no environment: its place, ``env_start`` to ``env_end`` of proc(5), is empty."""
+    fields = _stat(pid)
+    if len(fields) < 49 or fields[0] == b"Z" or int(fields[6]) & _WITHOUT_MEMORY:
+        return True
+    return fields[47] == fields[48] != b"0"
