@@ -28,6 +28,13 @@ class IRefreshable(Interface):
         """Forget what was prepared."""
 
 
+class IRecorder(Interface):
+    """Keeps or counts what requests were, once they are over: the ledger, the metrics, the access log."""
+
+    def record(record):  # type: ignore[no-untyped-def]
+        """Take an :class:`iop.edge.record.Record`. It returns at once, waits for nothing and cannot fail."""
+
+
 class IAdapterFactory(Interface):
     """Makes adapters of one type; found by :attr:`name` through ``twisted.plugin``."""
 

@@ -10,7 +10,7 @@ from doubles import complete, fail, piece, start, wait
 from gateway_in_memory import Answer, Gateway, document, node, sha256
 
 from iop import model as m
-from iop.edge.surfaces.openai.completion import LARGEST
+from iop.edge.surfaces.openai.apis.reading import LARGEST
 from iop.errors import Failure
 
 pytestmark = pytest.mark.usefixtures("logged")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iop.edge.surfaces.openai.toolcalls import Call, TextToolCalls
-from iop.edge.surfaces.openai.toolformats import READERS
-from iop.edge.surfaces.openai.tooltext import LONGEST_CALL
+from iop.edge.surfaces.openai.tools.calls import Call, TextToolCalls
+from iop.edge.surfaces.openai.tools.formats import READERS
+from iop.edge.surfaces.openai.tools.text import LONGEST_CALL
 
 TIDE: dict[str, Any] = {
     "type": "object",

@@ -15,8 +15,8 @@ from iop.edge.config import model as config
 from iop.edge.pool.estimate import estimate
 from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec
+from iop.edge.surfaces.openai.answer import ChatAnswer
 from iop.edge.surfaces.openai.auth import Gate
-from iop.edge.surfaces.openai.chat import ChatAnswer
 from iop.errors import Failure
 from iop.http.server import Exchange
 from iop.interfaces import IRefreshable

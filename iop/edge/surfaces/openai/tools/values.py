@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
-from iop.edge.surfaces.openai.tooltext import NotACall
+from iop.edge.surfaces.openai.tools.text import NotACall
 
 # Unclosed strings run to the end, or a text of many quotes would be looked through once for each.
 _TRAILING_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|,(?=\s*+[}\]])', re.DOTALL)

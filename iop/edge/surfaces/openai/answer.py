@@ -13,7 +13,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from iop import model as m
 from iop.edge.runs import Run, new_id
 from iop.edge.surfaces.openai import codec
-from iop.edge.surfaces.openai.completion import Chunks, Collected, size_of
+from iop.edge.surfaces.openai.apis.completion import Chunks, Collected
+from iop.edge.surfaces.openai.apis.reading import size_of
 from iop.errors import Failure
 from iop.http import sse
 from iop.http.server import Exchange

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from iop.edge.surfaces.openai.tooltext import NotACall, Reads, Source
-from iop.edge.surfaces.openai.toolvalues import Call, Tools, python_calls, value_of
+from iop.edge.surfaces.openai.tools.text import NotACall, Reads, Source
+from iop.edge.surfaces.openai.tools.values import Call, Tools, python_calls, value_of
 
 Reader = Callable[[Source, Tools], Reads[list[Call]]]
 

@@ -1,67 +1,18 @@
 """A normalized run's events as the chat API shows them: a ``chat.completion``, or its chunks. Pure.
 
-``docs/contracts/openai.md`` (Normalized). Tool calls come from the backend (``openai_tool_calls`` of the last event)
-or, on a run marked ``openai_text_tool_fallback`` alone, out of the text.
+``docs/contracts/openai.md`` (Normalized).
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from iop import model as m
-from iop.edge.surfaces.openai.toolcalls import Call, TextToolCalls
+from iop.edge.surfaces.openai.apis.reading import LARGEST, Reading, size_of
 from iop.errors import Failure
 from iop.http import sse
-
-LARGEST: Final = 32 << 20
-"""Bytes of an answer that the edge collects (``docs/contracts/wire.md``, Flow control)."""
-
-_BROKEN: Final = "the provider's adapter reported tool calls that are none"
-
-
-class Reading:
-    """What both shapes have in common: what of the text is text, and which tool calls were made.
-
-    :param tools: of the request: their parameters' JSON Schemas, by name.
-    """
-
-    def __init__(self, tools: Mapping[str, Any]) -> None:
-        self._tools = tools
-        self._text_calls: TextToolCalls | None = None
-        self._made = False
-
-    def started(self, start: m.Start) -> None:
-        """The answer begins."""
-        if start.metadata.get(m.TEXT_TOOL_FALLBACK) == "true":
-            self._text_calls = TextToolCalls(self._tools)
-
-    def read(self, text: str) -> list[str | dict[str, Any]]:
-        """Return what a piece of text shows: texts, and tool calls in OpenAI's shape."""
-        if self._text_calls is None:
-            return [text] if text else []
-        return self._shown(self._text_calls.feed(text))
-
-    def last(self, complete: m.Complete) -> tuple[list[str | dict[str, Any]], str]:
-        """Return what is left to show at the end, and the finish reason; :raises Failure: for an adapter's nonsense."""
-        left = self._shown(self._text_calls.end()) if self._text_calls is not None else []
-        if m.TOOL_CALLS in complete.metadata:
-            left += _native_calls(complete.metadata[m.TOOL_CALLS])
-            self._made = True
-        reason = complete.finish_reason or "stop"
-        return left, "tool_calls" if self._made and reason == "stop" else reason
-
-    def _shown(self, found: list[str | Call]) -> list[str | dict[str, Any]]:
-        shown: list[str | dict[str, Any]] = []
-        for each in found:
-            if isinstance(each, Call):
-                self._made = True
-                shown.append(_call(f"call_{secrets.token_hex(12)}", each.name, each.arguments))
-            else:
-                shown.append(each)
-        return shown
 
 
 class Chunks:
@@ -166,11 +117,6 @@ class Collected:
                 self._calls.append(piece)
 
 
-def size_of(delta: m.Delta) -> int:
-    """Return the bytes of credit that a normalized piece has cost."""
-    return len((delta.text + delta.reasoning).encode("utf-8", "surrogatepass"))
-
-
 def usage_object(usage: m.Usage) -> dict[str, Any]:
     """Return a usage as the chat API shows it; what the backend did not count is 0, details only where it did."""
     prompt, answer = usage.input_tokens or 0, usage.output_tokens or 0
@@ -180,19 +126,6 @@ def usage_object(usage: m.Usage) -> dict[str, Any]:
     if usage.reasoning_tokens is not None:
         made["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return made
-
-
-def _native_calls(text: str) -> list[str | dict[str, Any]]:
-    """Read a COMPLETE's ``openai_tool_calls``."""
-    try:
-        calls = json.loads(text)
-        return [_call(str(c["id"]), str(c["function"]["name"]), str(c["function"]["arguments"])) for c in calls]
-    except (ValueError, TypeError, KeyError):
-        raise Failure("upstream_error", _BROKEN) from None
-
-
-def _call(id: str, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _dumps(document: Any) -> bytes:

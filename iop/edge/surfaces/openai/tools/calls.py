@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from iop.edge.surfaces.openai.toolformats import READERS, Reader, whole_text
-from iop.edge.surfaces.openai.tooltext import NotACall, Reads, Source, Words, spaces
-from iop.edge.surfaces.openai.toolvalues import Call, Tools
+from iop.edge.surfaces.openai.tools.formats import READERS, Reader, whole_text
+from iop.edge.surfaces.openai.tools.text import NotACall, Reads, Source, Words, spaces
+from iop.edge.surfaces.openai.tools.values import Call, Tools
 
 __all__ = ["Call", "TextToolCalls"]
 

@@ -1,0 +1,70 @@
+"""What every API of the surface has: a request that is read, and the shape of its answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from iop import model as m
+from iop.document import Document
+from iop.errors import Failure
+
+
+class Building(Protocol):
+    """A normalized run's events on their way to being one API's answer, streamed or whole."""
+
+    def started(self, start: m.Start) -> None:
+        """The answer begins."""
+
+    def delta(self, delta: m.Delta) -> bytes:
+        """Return what a piece adds to the answer now; nothing while it is held back, or for a whole document.
+
+        :raises Failure: ``answer_too_large``.
+        """
+
+    def completed(self, complete: m.Complete) -> bytes:
+        """Return the rest of the answer; :raises Failure: for an adapter's nonsense."""
+
+
+class Streaming(Building, Protocol):
+    """One that streams."""
+
+    def failed(self, failure: Failure) -> bytes:
+        """Return how the stream ends that broke: it must not look whole."""
+
+
+class Request(Protocol):
+    """What a client asks of one API.
+
+    :ivar document: the body, as it came.
+    :ivar model: the model's name, never empty.
+    :ivar stream: whether the client wants events.
+    """
+
+    body: bytes
+    document: Document
+    model: str
+    stream: bool
+
+    def native(self, target: str, changes: Mapping[str, str]) -> bytes:
+        """Return the body for a backend that has this API.
+
+        :param target: the backend's own name for the model.
+        :param changes: members that the model's policy sets, as JSON texts.
+        """
+
+    def chat(self) -> dict[str, Any]:
+        """Return the same question as a chat request, ``stream`` left out; :raises Failure: where that cannot be."""
+
+    def building(self, id: str, created: int) -> Building:
+        """Return what makes the answer out of events: a :class:`Streaming` one if ``stream``.
+
+        :param id: unique, without the API's own prefix.
+        :param created: seconds since 1970.
+        """
+
+    def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
+        """Return the document of a failure."""
+
+    def broken(self, failure: Failure, request_id: str) -> bytes:
+        """Return the last event of a backend's own stream that broke."""

@@ -1,0 +1,1 @@
+"""Tool calls that a model writes as text."""
