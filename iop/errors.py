@@ -15,13 +15,15 @@ class Kind:
     """What one code means to everybody who meets it.
 
     ``retryable``: the same run may be sent to another provider, as long as its client got no byte. ``answered``: a run
-    that failed so has shown that its backend can be connected to.
+    that failed so has shown that its backend can be connected to. ``hopeless``: the same request will fail again,
+    though its status says otherwise to a client that repeats what fails.
     """
 
     http_status: int
     type: str = "server_error"
     retryable: bool = False
     answered: bool = True
+    hopeless: bool = False
 
 
 _REQUEST: Final = "invalid_request_error"
@@ -31,6 +33,7 @@ KINDS: Final[dict[str, Kind]] = {
     "invalid_json": Kind(400, _REQUEST),
     "invalid_value": Kind(400, _REQUEST),
     "invalid_request": Kind(400, _REQUEST),
+    "unsupported_parameter": Kind(400, _REQUEST),
     "context_length_exceeded": Kind(400, _REQUEST),
     "workspace_invalid": Kind(400, _REQUEST, answered=False),
     "invalid_api_key": Kind(401, _REQUEST),
@@ -52,7 +55,7 @@ KINDS: Final[dict[str, Kind]] = {
     "queue_full": Kind(429, "rate_limit_error"),
     "queue_timeout": Kind(503),
     "no_provider": Kind(503),
-    "long_context_unavailable": Kind(503),
+    "long_context_unavailable": Kind(503, hopeless=True),
     "draining": Kind(503),
     # the run
     "upstream_connect": Kind(502, retryable=True, answered=False),
@@ -65,7 +68,7 @@ KINDS: Final[dict[str, Kind]] = {
     "adapter_unavailable": Kind(502, retryable=True, answered=False),
     "duplicate_run": Kind(502, answered=False),
     "protocol_error": Kind(502, answered=False),
-    "answer_too_large": Kind(502, answered=False),
+    "answer_too_large": Kind(502, answered=False, hopeless=True),
     "deadline_exceeded": Kind(504, answered=False),
     "cancelled": Kind(502, answered=False),
     "internal": Kind(500, answered=False),
@@ -81,6 +84,8 @@ class Failure(Exception):
     :param type: overrides the code's own ``type`` word of the OpenAI error object.
     :param param: the request member at fault, as in ``messages[0].content``.
     :param retry_after_ms: when another attempt makes sense; 0 when nobody knows.
+    :param headers: a backend's own, that its client is told with it: its rate limits.
+    :ivar hopeless: whether a client is told not to try again.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Failure(Exception):
         param: str | None = None,
         retryable: bool | None = None,
         retry_after_ms: int = 0,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         super().__init__(message)
         kind = KINDS.get(code, KINDS["internal"])
@@ -103,6 +109,8 @@ class Failure(Exception):
         self.param = param
         self.retryable = kind.retryable if retryable is None else retryable
         self.retry_after_ms = retry_after_ms
+        self.headers = headers
+        self.hopeless = kind.hopeless
 
     @property
     def answered(self) -> bool:

@@ -231,6 +231,23 @@ CLI_SETTINGS: Final[Schema] = {
 #: Types whose backends speak no OpenAI HTTP API. What a drop-in's can is known to its node alone.
 NORMALIZED: Final = frozenset({"ollama", "cli"})
 
+#: APIs that the edge makes chat requests of, for a backend that does not have them itself.
+TRANSLATED_APIS: Final = ("responses", "messages")
+
+#: Backends that have some of them, by the type or the label of their provider.
+NATIVE_APIS: Final[Mapping[str, tuple[str, ...]]] = {
+    "vllm": TRANSLATED_APIS,
+    "sglang": TRANSLATED_APIS,
+    "llama_cpp": TRANSLATED_APIS,
+    "lm_studio": ("responses",),
+    "openai": ("responses",),
+    "seulgivibe_openai": ("responses",),
+    "seulgivibe_claude": ("messages",),
+}
+
+#: What a type of :data:`NORMALIZED` has of the OpenAI HTTP API all the same.
+BESIDE_EVENTS: Final[Mapping[str, frozenset[str]]] = {"ollama": frozenset({"embedding"})}
+
 #: Types that keep no conversation. A drop-in may.
 WITHOUT_SESSIONS: Final = frozenset({"openai_compat", "ollama"})
 

@@ -20,6 +20,7 @@ from twisted.internet.protocol import Factory, Protocol
 from iop.edge.config import load_document
 from iop.edge.nodes.registry import Entry, Registry
 from iop.edge.pool.pool import Pool
+from iop.edge.record import Record
 from iop.edge.runs import WINDOW, Runs
 from iop.edge.surfaces.openai.surface import OpenAISurface
 from iop.http.server import Limits, Server
@@ -27,6 +28,8 @@ from iop.node.adapterset import AdapterSet
 from iop.node.supervisor import Supervisor
 from iop.node.uplink import Uplink
 from iop.services import Drain
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -267,6 +270,8 @@ class Gateway:
         self.registry = Registry(self.settings.nodes, heartbeat_ms=self.settings.heartbeat_ms, clock=self.net)
         self.pool = Pool(self.settings, self.net)
         self.runs = Runs(self.settings, self.pool, self.registry, self.net, window)
+        self.records: list[Record] = []
+        self.runs.recorders.append(self)
         self.server = Server(OpenAISurface(self.settings, self.runs, self.net), self.net, limits or Limits())
         self.net.listenTCP(4610, self.registry.factory())
         self.net.listenTCP(4600, self.server)
@@ -279,6 +284,9 @@ class Gateway:
             for machine in self.machines.values():
                 machine.start()
             self.net.run()
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
 
     @property
     def machine(self) -> Machine:

@@ -64,6 +64,8 @@ def _fill_event(made: pb.RunEvent, event: Any) -> None:
     elif kind is m.Error:
         made.type = ERROR
         made.error.CopyFrom(_failure_to_pb(event.failure))
+        if event.failure.headers:
+            _put_head(made.http, m.HttpResponseHead(event.failure.http_status, event.failure.headers))
     else:
         made.type = CANCELLED
     if kind is not m.Start and event.usage is not None:
@@ -107,7 +109,7 @@ def decode_event(made: pb.RunEvent) -> m.RunEvent:
             return m.Whole(http, made.body, made.finish_reason, usage, metadata)
         return m.Complete(made.finish_reason, usage, metadata)
     if kind == ERROR:
-        return m.Error(_failure(made.error), usage, metadata)
+        return m.Error(_failure(made.error, () if http is None else http.headers), usage, metadata)
     if kind == CANCELLED:
         return m.Cancelled(usage)
     raise Malformed("a run event without a type")
@@ -135,7 +137,7 @@ def _failure_to_pb(failure: Failure) -> pb.RunError:
     )
 
 
-def _failure(made: pb.RunError) -> Failure:
+def _failure(made: pb.RunError, headers: m.Headers) -> Failure:
     return Failure(
         made.code,
         made.message,
@@ -144,6 +146,7 @@ def _failure(made: pb.RunError) -> Failure:
         param=made.param if made.HasField("param") else None,
         retryable=made.retryable,
         retry_after_ms=made.retry_after_ms,
+        headers=headers,
     )
 
 

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from gateway_in_memory import CHAT, ODD
+from gateway_in_memory import CHAT, ODD, TRACE
 
 from iop.edge.surfaces.openai import codec
-from iop.edge.surfaces.openai.codec import ChatRequest
+from iop.edge.surfaces.openai.apis.chat import ChatRequest
+from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.errors import KINDS, Failure
 
 
@@ -29,7 +30,7 @@ def refused(body: Any) -> Failure:
 @pytest.mark.parametrize("code", sorted(KINDS))
 def test_every_code_has_openais_shape(code: str) -> None:
     failure = Failure(code, "why")
-    error = codec.error_object(failure)["error"]
+    error = error_object(failure)["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert error["type"]
     assert error["code"]
@@ -41,13 +42,13 @@ def test_every_code_has_openais_shape(code: str) -> None:
 def test_codes_of_the_inside_do_not_leave() -> None:
     inside = ("upstream_connect", "adapter_unavailable", "duplicate_run", "protocol_error", "cancelled")
     for code in inside:
-        assert codec.error_object(Failure(code, "x"))["error"]["code"] == "upstream_error"
-    assert codec.error_object(Failure("rate_limited", "x"))["error"]["code"] == "rate_limit_exceeded"
+        assert error_object(Failure(code, "x"))["error"]["code"] == "upstream_error"
+    assert error_object(Failure("rate_limited", "x"))["error"]["code"] == "rate_limit_exceeded"
 
 
 def test_no_code_is_null() -> None:
     """EM-01: a code is a string or null, never an empty one."""
-    assert codec.error_object(Failure("", "x"))["error"]["code"] is None
+    assert error_object(Failure("", "x"))["error"]["code"] is None
 
 
 @pytest.mark.parametrize(("milliseconds", "seconds"), [(0, None), (1, b"1"), (1000, b"1"), (1001, b"2"), (7000, b"7")])
@@ -58,7 +59,7 @@ def test_retry_after_is_in_whole_seconds(milliseconds: int, seconds: bytes | Non
 
 
 def test_a_lone_surrogate_breaks_no_error() -> None:
-    assert json.loads(codec.dumps(codec.error_object(Failure("x", "a\ud83c"))))["error"]["message"] == "a\ud83c"
+    assert json.loads(codec.dumps(error_object(Failure("x", "a\ud83c"))))["error"]["message"] == "a\ud83c"
 
 
 # ---- requests
@@ -108,14 +109,14 @@ def test_a_missing_member_is_named(missing: str) -> None:
 
 def test_nothing_to_change_is_the_same_bytes() -> None:
     request = parse(temperature=0)
-    assert request.body_for("m") is request.body
+    assert request.native("m", {}) is request.body
     request = parse(stream=True, stream_options={"include_usage": True})
-    assert request.body_for("m") is request.body
+    assert request.native("m", {}) is request.body
 
 
 def test_the_target_takes_the_place_of_the_model() -> None:
     body = b'{"messages": [{"model": "m"}], "model" : "m", "seed": 1e400}'
-    assert ChatRequest.parse(body).body_for('Qwen/"Q"') == body.replace(b': "m",', b': "Qwen/\\"Q\\"",')
+    assert ChatRequest.parse(body).native('Qwen/"Q"', {}) == body.replace(b': "m",', b': "Qwen/\\"Q\\"",')
 
 
 @pytest.mark.parametrize(
@@ -130,22 +131,22 @@ def test_the_target_takes_the_place_of_the_model() -> None:
 def test_usage_is_asked_for_at_the_end_of_a_stream(options: Any, expected: Any) -> None:
     """US-01: for the ledger; what else stands there stays."""
     request = parse(stream=True, stream_options=options)
-    sent = json.loads(request.body_for("m"))
+    sent = json.loads(request.native("m", {}))
     assert sent == {**CHAT, "stream": True, "stream_options": expected}
 
 
 def test_zero_false_and_empty_values_and_unknown_keys_stay() -> None:
     """PA-01: the backend's JSON is the client's, except for documented changes."""
-    assert json.loads(parse(**ODD).body_for("target")) == {**CHAT, **ODD, "model": "target"}
-    sent = json.loads(parse(**ODD, stream=True).body_for("target"))
+    assert json.loads(parse(**ODD).native("target", {})) == {**CHAT, **ODD, "model": "target"}
+    sent = json.loads(parse(**ODD, stream=True).native("target", {}))
     assert sent == {**CHAT, **ODD, "model": "target", "stream": True, "stream_options": {"include_usage": True}}
 
 
 def test_a_byte_order_mark_does_not_reach_a_backend() -> None:
     body = b"\xef\xbb\xbf" + json.dumps(CHAT).encode()
     for target in ("m", "other"):
-        assert json.loads(ChatRequest.parse(body).body_for(target))["model"] == target
-        assert not ChatRequest.parse(body).body_for(target).startswith(b"\xef")
+        assert json.loads(ChatRequest.parse(body).native(target, {}))["model"] == target
+        assert not ChatRequest.parse(body).native(target, {}).startswith(b"\xef")
 
 
 def test_text_of_any_kind_stays() -> None:
@@ -159,7 +160,7 @@ def test_text_of_any_kind_stays() -> None:
                 assert text == "\ud83c"
                 assert not ascii_only
             else:
-                assert json.loads(request.body_for("t"))["x"] == text
+                assert json.loads(request.native("t", {}))["x"] == text
 
 
 # ---- headers
@@ -176,13 +177,13 @@ def test_of_a_clients_headers_only_a_few_go_on() -> None:
         b"host": b"h",
         b"connection": b"x-hop",
         b"accept-encoding": b"br",
-        b"traceparent": b"00-1",
+        b"traceparent": TRACE.encode(),
         b"idempotency-key": b"k",
         b"openai-beta": b"x",
     }
-    kept = dict(codec.forwarded(sent, b"req-1"))
-    assert kept == {"x-request-id": "req-1", "traceparent": "00-1", "idempotency-key": "k", "openai-beta": "x"}
-    assert codec.forwarded({}, b"req-1") == (("x-request-id", "req-1"),)
+    kept = dict(codec.forwarded(sent, "req-1"))
+    assert kept == {"x-request-id": "req-1", "traceparent": TRACE, "idempotency-key": "k", "openai-beta": "x"}
+    assert codec.forwarded({}, "req-1") == (("x-request-id", "req-1"),)
 
 
 def test_a_backends_header_that_would_break_the_head_is_left_out() -> None:
@@ -217,3 +218,25 @@ def test_a_model_shows_its_window_when_it_has_one() -> None:
         "max_model_len": 4096,
     }
     assert "max_model_len" not in codec.model_object("m", 7, None)
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        b"",
+        b"00-1",
+        TRACE.upper().encode(),
+        TRACE.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32).encode(),
+        TRACE.replace("00f067aa0ba902b7", "0" * 16).encode(),
+        b"ff" + TRACE[2:].encode(),
+        TRACE.encode() + b"x",
+    ],
+)
+def test_a_trace_that_is_none_is_dropped_with_its_state(parent: bytes) -> None:
+    assert codec.trace_of({b"traceparent": parent, b"tracestate": b"a=1"}) == {}
+
+
+def test_a_trace_goes_on_as_it_came() -> None:
+    sent = {b"traceparent": TRACE.encode(), b"tracestate": b"a=1"}
+    assert codec.trace_of(sent) == {"traceparent": TRACE, "tracestate": "a=1"}
+    assert codec.trace_of({**sent, b"tracestate": b"a" * 513}) == {"traceparent": TRACE}

@@ -160,7 +160,7 @@ def test_each_attempt_is_asked_for_its_providers_own_target() -> None:
     providers = [{"id": "p1", "target": "one"}, {"id": "q1", "target": "two"}]
     world = World(*nodes, models=[{"id": "m", "providers": providers}])
     second = NodeEnd(world.net, "n2")
-    run, _ = world.start(input=lambda target: target.encode())
+    run, _ = world.start(native=lambda target: target.encode())
     assert [(each.target, each.input) for each in world.end.runs] == [("one", b"one")]
     world.say(run, m.Error(Failure("upstream_connect", "no")))
     assert [(each.target, each.input, each.provider_id) for each in second.runs] == [("two", b"two", "q1")]
@@ -305,7 +305,7 @@ def test_a_wait_for_nothing_is_told_and_its_slot_goes_on(error: Exception, code:
 
     world = World(node("n1", "p1", capacity=1))
     busy, _ = world.start()
-    waiting, told = world.start(input=bad)
+    waiting, told = world.start(native=bad)
     third, answer = world.start()
     world.say(busy, m.Whole(HEAD, b"x"))
     assert told.end == code

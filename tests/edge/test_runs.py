@@ -16,6 +16,7 @@ from iop import model as m
 from iop.edge.config import load_document
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
+from iop.edge.record import Record
 from iop.edge.runs import Ask, Run, Runs, new_id
 from iop.errors import Failure
 from iop.wire.frames import MAX_FRAME, PART
@@ -40,6 +41,9 @@ class Told:
         self.said.append(event)
         if type(event) is self.breaks_at:
             raise ZeroDivisionError("a bug of the surface")
+
+    status = 200
+    called = False
 
     def waits(self) -> None:
         self.waited += 1
@@ -82,12 +86,17 @@ class World:
         self.nodes = Registry(loaded.nodes, heartbeat_ms=10_000, clock=self.net)
         self.pool = Pool(loaded, self.net)
         self.runs = Runs(loaded, self.pool, self.nodes, self.net, window)
+        self.records: list[Record] = []
+        self.runs.recorders.append(self)
         self.net.listenTCP(4610, self.nodes.factory())
         self.end = NodeEnd(self.net, "n1")
 
-    def start(self, model: str = "m", input: Any = lambda target: b"{}", **ask: Any) -> tuple[Run, Told]:
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+
+    def start(self, model: str = "m", native: Any = lambda target: b"{}", **ask: Any) -> tuple[Run, Told]:
         told = Told()
-        run = self.runs.start(Ask(model, input, ask.pop("http", HTTP), **ask), told)
+        run = self.runs.start(Ask(model, native, ask.pop("http", HTTP), chat=native, **ask), told)
         self.net.run()
         return run, told
 
@@ -110,7 +119,7 @@ def refused(world: World, *args: Any, **ask: Any) -> Failure:
 def test_what_a_node_is_asked() -> None:
     world = World()
     run, _ = world.start(
-        input=lambda target: target.encode(), metadata={"k": "v"}, secret_headers=(("Authorization", "Bearer p"),)
+        native=lambda target: target.encode(), metadata={"k": "v"}, secret_headers=(("Authorization", "Bearer p"),)
     )
     (request,) = world.end.runs
     assert request == m.RunRequest(
@@ -149,55 +158,83 @@ def test_every_end_a_node_says(events: list[m.RunEvent]) -> None:
     assert world.pool.in_flight == 0
 
 
-# ---- what the log says of a failure
-
-
-def failures(logged: Any) -> list[str]:
-    return [line for line in logged.lines("info", "warn") if " failed: " in line]
+# ---- what is recorded of an end
 
 
 @pytest.mark.parametrize(
-    ("failure", "level", "said"),
+    ("failure", "outcome", "status"),
     [
-        (Failure("upstream_error", "sk-secret"), "warn", "upstream_error, 502"),
-        (Failure("rate_limited", "prompt"), "info", "rate_limited, 429"),
-        (Failure("", "prompt", http_status=422), "info", "no code, 422"),
+        (Failure("upstream_error", "sk-secret"), "upstream_error", 502),
+        (Failure("rate_limited", "prompt"), "rate_limited", 429),
+        (Failure("", "prompt", http_status=422), "422", 422),
     ],
 )
-def test_a_failed_run_leaves_one_line(logged: Any, failure: Failure, level: str, said: str) -> None:
+def test_a_failed_run_leaves_one_record(logged: Any, failure: Failure, outcome: str, status: int) -> None:
     world = World()
-    run, told = world.start(request_id="req-7", input=lambda target: b"prompt", secret_headers=(("A", "sk-secret"),))
+    run, told = world.start(request_id="req-7", native=lambda target: b"prompt", secret_headers=(("A", "sk-secret"),))
+    told.status = 0
     world.say(run, m.Error(failure))
     assert told.ends
-    line = f"{run.id} failed: {said} (request req-7, model m, provider p1, node n1)"
-    assert failures(logged) == [line]
-    assert line in logged.lines(level)
+    (record,) = world.records
+    assert (record.outcome, record.status, record.run_id, record.request_id) == (outcome, status, run.id, "req-7")
+    assert (record.model, record.known, record.node, record.provider) == ("m", True, "n1", "p1")
+    assert record.attempts == (("n1", "p1", outcome),)
+    assert (record.usage, record.estimated, record.first_ms) == (m.Usage(0, 0), False, None)
+    assert "sk-secret" not in repr(record)
+    assert "prompt" not in repr(record)
     assert not any("sk-secret" in each or "prompt" in each for each in logged.lines())
 
 
-def test_every_way_to_fail_leaves_one_line_and_a_good_end_or_a_cancel_none(logged: Any) -> None:
+def test_every_end_leaves_one_record(logged: Any) -> None:
     world = World()
-    good, cancelled, broken, stopped, lost = (world.start()[0] for _ in range(5))
-    world.say(good, m.Start(HEAD), m.Complete())
-    cancelled.cancel()
-    world.say(cancelled, m.Cancelled())
-    assert failures(logged) == []
-    world.say(broken, m.Complete(), seq=1)
-    stopped.stop(Failure("draining", "the edge is shutting down"))
+    good, cancelled, broken, stopped, lost = (world.start() for _ in range(5))
+    world.say(good[0], m.Start(HEAD), m.Delta(b"x"), m.Complete("stop", m.Usage(7, 3, 2, 1)))
+    cancelled[0].cancel()
+    world.say(cancelled[0], m.Cancelled())
+    broken[1].status = stopped[1].status = lost[1].status = 0
+    world.say(broken[0], m.Complete(), seq=1)
+    world.say(broken[0], m.Cancelled())
+    stopped[0].stop(Failure("draining", "the edge is shutting down"))
     world.end.wire.transport.cut()  # type: ignore[union-attr]
-    told = [line.partition(" (request ")[0] for line in failures(logged)]
-    assert told == [
-        f"{broken.id} failed: protocol_error, 502 (event 1 where 0 was due)",
-        f"{stopped.id} failed: draining, 503",
-        f"{lost.id} failed: node_lost, 502",
-    ]
+    told = {record.run_id: (record.outcome, record.status) for record in world.records}
+    assert len(world.records) == 5
+    assert told == {
+        good[0].id: ("complete", 200),
+        cancelled[0].id: ("cancelled", 499),
+        broken[0].id: ("protocol_error", 502),
+        stopped[0].id: ("draining", 503),
+        lost[0].id: ("node_lost", 502),
+    }
+    assert world.records[0].usage == m.Usage(7, 3, 2, 1)
+    assert not world.records[0].estimated
+    assert any("event 1 where 0 was due" in line for line in logged.warnings())
 
 
-def test_a_run_of_an_older_route_has_no_provider(logged: Any) -> None:
+def test_what_no_backend_counted_is_estimated_once_there_was_an_answer() -> None:
+    world = World()
+    run, _ = world.start(tokens=12)
+    world.say(run, m.Start(HEAD), m.Delta(b"x"), m.Delta(b"y"))
+    world.net.run(2)
+    run.cancel()
+    world.say(run, m.Cancelled())
+    (record,) = world.records
+    assert (record.usage, record.estimated, record.first_ms) == (m.Usage(12, 2), True, 0)
+    assert record.total_ms >= 2000
+
+
+def test_a_run_of_an_older_route_has_no_provider() -> None:
     world = routed()
-    run, _ = world.start("old")
+    run, told = world.start("old")
+    told.status = 0
     world.say(run, m.Error(Failure("upstream_timeout", "slow")))
-    assert failures(logged) == [f"{run.id} failed: upstream_timeout, 504 (request -, model old, provider -, node n1)"]
+    (record,) = world.records
+    assert (record.outcome, record.status, record.model, record.node, record.provider) == (
+        "upstream_timeout",
+        504,
+        "old",
+        "n1",
+        "a",
+    )
 
 
 # ---- cancelling
@@ -385,9 +422,9 @@ def test_an_input_that_cannot_be_made_takes_nothing() -> None:
         raise Failure("invalid_value", "no")
 
     world = World()
-    assert refused(world, input=bad).code == "invalid_value"
+    assert refused(world, native=bad).code == "invalid_value"
     with pytest.raises(ZeroDivisionError):
-        world.start(input=lambda target: bytes(1 // 0))
+        world.start(native=lambda target: bytes(1 // 0))
     assert world.idle
     assert world.end.runs == []
 
@@ -399,7 +436,7 @@ def test_a_head_that_fits_no_frame_takes_nothing() -> None:
 
 def test_a_long_input() -> None:
     world = World()
-    run, _ = world.start(input=lambda target: b"x" * (3 * PART))
+    run, _ = world.start(native=lambda target: b"x" * (3 * PART))
     assert len(world.end.of(m.RunInput)) == 2
     world.say(run, m.Cancelled())
     assert world.idle

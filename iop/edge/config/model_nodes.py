@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from iop.edge.config.setting import ID, NUMBER, SHA256, TEXT, Effect, declared, setting
-from iop.settings import CLI_SETTINGS, HEADERS, OLLAMA_SETTINGS, OPENAI_COMPAT_SETTINGS
+from iop.settings import CLI_SETTINGS, HEADERS, OLLAMA_SETTINGS, OPENAI_COMPAT_SETTINGS, TRANSLATED_APIS
 
 #: Provider types that are other names for an adapter type. Every other type is its own runtime type.
 RUNTIME_TYPES: Final = dict.fromkeys(
@@ -118,6 +118,15 @@ class Provider:
         unordered=True,
         items={"minLength": 1, "maxLength": 512},
         examples=[["qwen3", "qwen3-embedding"]],
+    )
+    apis: tuple[str, ...] | None = setting(
+        Effect.LIVE,
+        "Which of the Responses and the Anthropic Messages API the backend has itself; a request of another one is "
+        "translated into a chat completion. Default: what is known of the type or the label.",
+        default=None,
+        unordered=True,
+        items={"enum": list(TRANSLATED_APIS)},
+        examples=[["responses", "messages"]],
     )
     health: Health = setting(Effect.RESTART, "How the node checks the backend.", default=Health())
     lifecycle: Lifecycle = setting(Effect.RESTART, "Whether the node may start and stop it.", default=Lifecycle())

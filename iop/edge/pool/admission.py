@@ -19,7 +19,7 @@ class Resource:
 
     :ivar long_capacity: how many of the slots may be long.
     :ivar sessions: it may keep conversations that go on.
-    :ivar normalized: its runs travel as a document answered by events, never as bytes.
+    :ivar native: APIs of which its runs travel as bytes; those of others as a document, answered by events.
     :ivar once: a run that was sent there may have changed something: it is not sent anywhere again.
     :ivar reachable: its node is registered, has acknowledged its payload and is not draining.
     :ivar said: what its node said of its health, in words.
@@ -36,7 +36,7 @@ class Resource:
     priority: int = 0
     enabled: bool = True
     sessions: bool = False
-    normalized: bool = False
+    native: frozenset[str] = frozenset({"chat"})
     once: bool = False
     reachable: bool = False
     health: Health = Health.UNKNOWN

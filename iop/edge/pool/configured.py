@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from iop.edge.config import model as config
 from iop.edge.pool.admission import Group, Resource
-from iop.settings import NORMALIZED, WITHOUT_SESSIONS
+from iop.settings import BESIDE_EVENTS, NATIVE_APIS, NORMALIZED, WITHOUT_SESSIONS
 
 
 class Policy(NamedTuple):
@@ -68,10 +68,28 @@ def _settings(node: config.Node, provider: config.Provider) -> dict[str, Any]:
         "priority": provider.priority,
         "enabled": provider.enabled,
         "sessions": _keeps_sessions(node, provider),
-        "normalized": provider.runtime_type in NORMALIZED,
+        "native": native_apis(provider.runtime_type, _apis(provider)),
         "once": provider.runtime_type == "cli",
         "cancel_patience": _cancel_patience(node, provider),
     }
+
+
+def native_apis(runtime_type: str, apis: Iterable[str] = ()) -> frozenset[str]:
+    """Return the APIs of which runs travel as bytes to a provider; what is not there is answered by events."""
+    if runtime_type in NORMALIZED:
+        return BESIDE_EVENTS.get(runtime_type, frozenset())
+    return _PASSING | frozenset(apis)
+
+
+def _apis(provider: config.Provider) -> Iterable[str]:
+    """The translated APIs that a provider has itself."""
+    if provider.apis is not None or provider.runtime_type != "openai_compat":
+        return provider.apis or ()
+    return NATIVE_APIS.get(provider.type) or NATIVE_APIS.get(provider.provider, ())
+
+
+_PASSING: Final = frozenset({"chat", "completion", "embedding", "passthrough"})
+"""What every backend of the OpenAI HTTP API may have."""
 
 
 def _keeps_sessions(node: config.Node, provider: config.Provider) -> bool:

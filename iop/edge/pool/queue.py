@@ -28,18 +28,30 @@ class Decided(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """A run was sent where an older route leads, past the pool: ``node/adapter``."""
+    """A run was sent where an older route leads, past the pool."""
 
     at: int
-    name: str
+    node: str
+    adapter: str
+
+    @property
+    def name(self) -> str:
+        """As people and documents write it."""
+        return f"{self.node}/{self.adapter}"
 
 
 class Attempted(NamedTuple):
     """An attempt's end: where it was, and "complete", "cancelled" or the code of its failure."""
 
     at: int
-    name: str
+    node: str
+    provider: str
     outcome: str
+
+    @property
+    def name(self) -> str:
+        """As people and documents write it."""
+        return f"{self.node}/{self.provider}"
 
 
 Step = Decided | Routed | Attempted

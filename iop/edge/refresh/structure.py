@@ -49,6 +49,11 @@ def parts(old: Any, new: Any, path: Path) -> Differences:
         yield from setting(field, getattr(old, field.name), getattr(new, field.name), (*path, field.name))
 
 
+def _in_order(values: Any) -> Any:
+    """A list whose order means nothing, or None where nobody gave one."""
+    return None if values is None else sorted(values)
+
+
 def setting(field: Field, old: Any, new: Any, path: Path) -> Differences:
     """One setting's two values."""
     effect = field.declaration.effect
@@ -59,7 +64,7 @@ def setting(field: Field, old: Any, new: Any, path: Path) -> Differences:
     elif field.shape == "map":
         yield from values(seen(old, path), seen(new, path), path, effect)
     elif field.declaration.unordered:
-        yield from _one_value(effect, sorted(old), sorted(new), path)
+        yield from _one_value(effect, _in_order(old), _in_order(new), path)
     elif old != new:
         off = field.declaration.off
         yield from _one_value(effect, off if old is None else old, off if new is None else new, path)

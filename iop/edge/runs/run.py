@@ -7,21 +7,24 @@ confirms, the end of patience (``docs/contracts/wire.md``, Cancel; ``docs/contra
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from itertools import count
 from typing import Final, NamedTuple, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger, LogLevel
+from twisted.logger import Logger
 
 from iop import model as m
+from iop.edge.config import model as config
 from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
+from iop.edge.record import Attempt, Record
 from iop.edge.runs.sessions import Sessions
-from iop.errors import Failure, printable
+from iop.errors import Failure
+from iop.settings import TRANSLATED_APIS
 from iop.wire.peer import RunRules, RunState, Violation
 from iop.wire.window import Window
 
@@ -35,20 +38,34 @@ _NOTHING_RAN: Final = frozenset({"adapter_unavailable", "session_busy"})
 """Failures after which even a run that may change something is sent elsewhere."""
 
 
+def _unserved() -> Failure:
+    return Failure("unknown_url", "no provider of the model serves this")
+
+
 class Ask(NamedTuple):
     """What a surface wants run.
 
-    :ivar input: makes the adapter's input for a target: which one is known only after admission.
-    :ivar http: what a backend that speaks the same API is asked.
+    :ivar operation: the API it is a request of, as in :class:`iop.edge.record.Record`.
+    :ivar native: makes the body for a backend that has this API, by target: which one is known only after admission.
+    :ivar http: what such a backend is asked.
+    :ivar chat: makes the same question as a chat request, for a provider that has not, or answers by events; None where
+        there is no such question.
+    :ivar unserved: why it cannot be run where no provider of the model has the API, and there is no such question.
     :ivar request_id: by which the client knows its request; for the log.
     :ivar tokens: of the input, estimated.
     :ivar session_id: of the conversation with an agent that goes on; its principal's alone. "" for none.
     :ivar workspace: the directory that an agent works in; "" for none.
+    :ivar trace: the client's ``traceparent`` and ``tracestate``, for a run without HTTP.
     """
 
     model: str
-    input: Callable[[str], bytes]
+    native: Callable[[str], bytes]
     http: m.HttpRequestHead
+    chat: Callable[[str], bytes] | None = None
+    operation: str = "chat"
+    unserved: Callable[[], Failure] = _unserved
+    principal: config.PrincipalToken | None = None
+    stream: bool = False
     secret_headers: m.Headers = ()
     metadata: Mapping[str, str] = {}
     request_id: str = ""
@@ -56,10 +73,26 @@ class Ask(NamedTuple):
     thinking: m.Thinking = m.Thinking()
     session_id: str = ""
     workspace: str = ""
+    trace: Mapping[str, str] = {}
+
+    def as_chat(self, target: str) -> bytes:
+        """Return the question as a chat request; :raises Failure: when it is none."""
+        if self.chat is None:
+            raise self.unserved()
+        return self.chat(target)
 
 
 class Answer(Protocol):
-    """Where a run's answer goes. After ``completed``, ``whole`` or ``failed`` nothing more comes."""
+    """Where a run's answer goes. After ``completed``, ``whole`` or ``failed`` nothing more comes.
+
+    :ivar status: the HTTP status that the client has, 0 while it has none.
+    """
+
+    status: int
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called, as far as the answer was put together out of events."""
 
     def waits(self) -> None:
         """No slot is free: the run waits for one."""
@@ -96,7 +129,7 @@ class Service(Protocol):
     sessions: Sessions
     window: int
 
-    def over(self, run: Run) -> None:
+    def over(self, run: Run, record: Record) -> None:
         """A run has ended."""
 
 
@@ -107,19 +140,23 @@ class Run(Claim):
     :ivar admitted: whether the pool let it in, to a slot or to the queue.
     :ivar outcome: how it ended: "complete", "cancelled", a failure's code, or its HTTP status where the backend gave no
         code; "" until that is known.
-    :ivar ended_at: when it ended, in ms of the pool's clock; 0 until then.
+    :ivar ended_at: when it ended, in ms of the pool's clock; 0 until then. ``first_at``: when the first piece came.
     """
 
     __slots__ = (
         "_answer",
         "_ask",
+        "_fallback",
         "_node_id",
         "_patience",
+        "_pieces",
         "_rules",
         "_service",
+        "_status",
         "_window",
         "admitted",
         "ended_at",
+        "first_at",
         "id",
         "lease",
         "link",
@@ -145,6 +182,10 @@ class Run(Claim):
         self.admitted = True
         self.outcome = ""
         self.ended_at = 0
+        self.first_at: int | None = None
+        self._fallback = ""
+        self._pieces = 0
+        self._status = 499
 
     @property
     def ended(self) -> bool:
@@ -161,15 +202,16 @@ class Run(Claim):
         self.lease = lease
         if self.session_id and resource.sessions:
             self._service.sessions.keep(self.session_id, resource.node_id, resource.adapter)
-        self.send(link, resource.adapter, lease.target, resource.provider_id, normalized=resource.normalized)
+        self.send(link, resource.adapter, lease.target, resource.provider_id, resource.native)
 
-    def send(self, link: NodeLink, adapter: str, target: str, provider_id: str, *, normalized: bool) -> None:
+    def send(self, link: NodeLink, adapter: str, target: str, provider_id: str, native: Set[str]) -> None:
         """Send it over a link; what goes wrong is raised, and ends it.
 
-        :param normalized: whether the adapter answers with events only; it is told nothing of HTTP then.
+        :param native: the APIs that the backend has. Of another one the adapter is told nothing of HTTP.
         """
         ask = self._ask
         assert ask is not None
+        passes = ask.operation in native and not (ask.thinking.budget and ask.operation in TRANSLATED_APIS)
         self.link = link
         self._node_id = link.node_id
         try:
@@ -178,21 +220,23 @@ class Run(Claim):
                 adapter=adapter,
                 target=target,
                 provider_id=provider_id,
-                mode=m.Mode.NORMALIZED if normalized else m.Mode.PASSTHROUGH,
-                input=ask.input(target),
-                http=None if normalized else ask.http,
+                mode=m.Mode.PASSTHROUGH if passes else m.Mode.NORMALIZED,
+                input=ask.native(target) if passes else ask.as_chat(target),
+                http=ask.http if passes else None,
                 secret_headers=ask.secret_headers,
                 thinking=ask.thinking,
-                metadata=ask.metadata,
+                metadata=ask.metadata if passes else {**ask.metadata, **ask.trace},
                 window_bytes=self._service.window,
                 workspace=ask.workspace,
                 session_id=ask.session_id,
             )
             link.start(request, self)
         except Failure as failure:
+            self._status = failure.http_status
             self._end(_outcome(failure))
             raise
         except BaseException:
+            self._status = 500
             self._end("internal")
             raise
 
@@ -204,23 +248,25 @@ class Run(Claim):
             answer.sent()
             self.start(lease)
         except Failure as failure:
-            self._tell_failure(answer, failure)
+            answer.failed(failure, None)
         except Exception:
             self._service.log.failure("{run} could not be sent", run=self.id)
-            self._tell_failure(answer, Failure("internal", "the request could not be sent"))
+            answer.failed(Failure("internal", "the request could not be sent"), None)
 
     def turned_away(self, failure: Failure) -> None:
         """It was not admitted; whoever wanted it knows."""
-        self._log(LogLevel.info, "{run} refused: {code}, {status} (request {request}, model {model})", failure, None)
         self.admitted = False
+        self._status = failure.http_status
         self._end(_outcome(failure))
 
     def refused(self, failure: Failure) -> None:
         """Its wait is over: it gets no slot."""
         answer = self._answer
+        if answer is not None:
+            self._status = answer.status or failure.http_status
         self._end(_outcome(failure))
         if answer is not None:
-            self._tell_failure(answer, failure)
+            answer.failed(failure, None)
 
     def _goes_on(self, failure: Failure) -> bool:
         """Let another provider do what one could not, if that can be; its slot is given back."""
@@ -234,10 +280,15 @@ class Run(Claim):
         self._rules = RunRules()
         self._window = Window(self._service.window)
         self._attempted(_outcome(failure))
+        self.first_at, self._pieces = None, 0
         if not self._service.pool.again(self, lease, failure, _verdict(failure)):
-            self.lease = lease  # for the log; it is given back
             return False
-        self._log(LogLevel.info, "{run}: {code} at {provider}; another provider is asked", failure, lease)
+        self._service.log.info(
+            "{run}: {code} at {provider}; another provider is asked",
+            run=self.id,
+            code=_outcome(failure),
+            provider=lease.resource.provider_id,
+        )
         if self.lane is not None:
             answer.waits()
         return True
@@ -246,10 +297,10 @@ class Run(Claim):
         """It was somewhere; where, its trail says last."""
         sent = self.trail[-1]
         if isinstance(sent, Decided) and sent.chosen is not None:
-            name = sent.chosen.name
+            name = sent.chosen.provider_id
         else:
-            name = sent.name if isinstance(sent, Routed) else "-"
-        self.trail.append(Attempted(self._service.pool.now(), name, outcome))
+            name = sent.adapter if isinstance(sent, Routed) else "-"
+        self.trail.append(Attempted(self._service.pool.now(), self._node_id, name, outcome))
 
     # ---- what the client does -----------------------------------------------------------------------------------
 
@@ -290,9 +341,12 @@ class Run(Claim):
         """
         answer = self._answer
         if answer is not None:
+            if why:
+                self._service.log.warn("{run} was stopped: {why}", run=self.id, why=why)
             self.outcome = failure.code
+            self._status = answer.status or failure.http_status
             self.cancel()
-            self._tell_failure(answer, failure, why=why)
+            answer.failed(failure, None)
 
     # ---- what the link brings -----------------------------------------------------------------------------------
 
@@ -301,23 +355,28 @@ class Run(Claim):
         answer = self._answer
         if answer is None:  # cancelled: only its end still matters
             if kind is not m.Start and kind is not m.Delta:
-                self._end("cancelled")
+                self._end("cancelled", usage=event.usage)  # type: ignore[union-attr]
             return
         rules = self._rules
         if kind is m.Delta and seq == rules.seq and rules.state is RunState.STARTED:  # RUN's usual line, without a call
             rules.seq = seq + 1
+            if not self._pieces:
+                self.first_at = self._service.pool.now()
+            self._pieces += 1
             answer.delta(event)  # type: ignore[arg-type]
             return
         try:
             rules.event(seq, kind)
         except Violation as violation:
-            self.stop(Failure("protocol_error", "the node broke the protocol of the run"), f" ({violation})")
+            self.stop(Failure("protocol_error", "the node broke the protocol of the run"), str(violation))
             return
         if kind is m.Delta:
             answer.delta(event)  # type: ignore[arg-type]
         elif kind is m.Start:
             if self.lease is not None and self.lease.trial:
                 self._service.pool.reached(self.lease)
+            if event.metadata.get(m.TEXT_TOOL_FALLBACK) == "true":  # type: ignore[union-attr]
+                self._fallback = "plain_text"
             answer.started(event)  # type: ignore[arg-type]
         else:
             self._over(answer, event)
@@ -326,23 +385,34 @@ class Run(Claim):
         """Its terminal event came."""
         try:
             if isinstance(event, m.Whole | m.Complete):
-                self._end("complete", Verdict.SERVED)
-                try:
-                    if isinstance(event, m.Whole):
-                        answer.whole(event)
-                    else:
-                        answer.completed(event)
-                except Failure as failure:  # it was whole, but not what its client could be given
-                    self.outcome = _outcome(failure)
-                    self._tell_failure(answer, failure, event.usage)
+                self._completed(answer, event)
             elif isinstance(event, m.Error):
                 self._failed(event.failure, event.usage)
             elif isinstance(event, m.Cancelled):
                 self._failed(Failure("cancelled", "the run was cancelled on its node"), event.usage)
         except Exception:
             self._service.log.failure("the end of {run} could not be told", run=self.id)
+            self._status = answer.status or 500
             self._end("internal")
             answer.failed(Failure("internal", "the answer could not be handled"), None)
+
+    def _completed(self, answer: Answer, event: m.Whole | m.Complete) -> None:
+        """The answer is whole, though perhaps not what its client can be given."""
+        if self.first_at is None:
+            self.first_at = self._service.pool.now()
+        outcome = "complete"
+        try:
+            if isinstance(event, m.Whole):
+                answer.whole(event)
+            else:
+                answer.completed(event)
+        except Failure as failure:
+            outcome = _outcome(failure)
+            answer.failed(failure, event.usage)
+        self._status = answer.status
+        if self._fallback and answer.called:
+            self._fallback = "parsed"
+        self._end(outcome, Verdict.SERVED, event.usage)
 
     def link_lost(self) -> None:
         self._failed(Failure("node_lost", "the node that ran this was lost"))
@@ -351,52 +421,74 @@ class Run(Claim):
         """An attempt failed: go on elsewhere, else end, with what went wrong first."""
         answer = self._answer
         if answer is None:
-            self._end("cancelled")
+            self._end("cancelled", usage=usage)
         elif not self._goes_on(failure):
             first = self.first_failure or failure
-            self._end(_outcome(failure), _verdict(failure))
-            self._tell_failure(answer, first, usage)
+            if self.lease is not None and self.lease.resource.once and failure.code not in _NOTHING_RAN:
+                first.hopeless = True
+            self._status = answer.status or first.http_status
+            self._end(_outcome(failure), _verdict(failure), usage)
+            answer.failed(first, usage)
 
-    def _tell_failure(self, answer: Answer, failure: Failure, usage: m.Usage | None = None, why: str = "") -> None:
-        """Tell the client, and the log in one line; a failure's message stays out of it: it may quote the prompt."""
-        level = LogLevel.warn if failure.http_status >= 500 else LogLevel.info
-        line = (
-            "{run} failed: {code}, {status}{why} (request {request}, model {model}, provider {provider}, node {node})"
-        )
-        self._log(level, line, failure, self.lease, why)
-        answer.failed(failure, usage)
-
-    def _log(self, level: LogLevel, line: str, failure: Failure, lease: Lease | None, why: str = "") -> None:
-        node = lease.resource.node_id if lease is not None else self._node_id or "-"
-        self._service.log.emit(
-            level,
-            line,
-            run=self.id,
-            code=failure.code[:64] or "no code",
-            status=failure.http_status,
-            why=why,
-            request=self.request_id or "-",
-            model=printable(self.model[:LONGEST_NAME]),
-            provider=lease.resource.provider_id if lease is not None else "-",
-            node=node,
-        )
-
-    def _end(self, outcome: str, verdict: Verdict = Verdict.NOTHING) -> None:
+    def _end(self, outcome: str, verdict: Verdict = Verdict.NOTHING, usage: m.Usage | None = None) -> None:
         if self.ended_at:
             return
         self.ended_at = self._service.pool.now() or 1  # 0 is for those that go on
         self.outcome = outcome = self.outcome or outcome
-        self._answer = self._ask = self.first_failure = None  # it is remembered without them: they may quote
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
         if self.link is not None:
             self.link.forget(self.id)
             self._attempted(outcome)
+        record = self._record(usage)
+        self._answer = self._ask = self.first_failure = None  # it is remembered without them: they may quote
         if self.lease is not None:
             self.lease.release(verdict)
-        self._service.over(self)
+        self._service.over(self, record)
         self.link = None  # it would keep a lost link, with all that hangs on it
+
+    def _record(self, usage: m.Usage | None) -> Record:
+        """Return what is left of it for those who count."""
+        ask = self._ask
+        assert ask is not None
+        who, arrived, ended, first = ask.principal, self.arrived, self.ended_at, self.first_at
+        counted, estimated = self._tokens(usage)
+        attempts = tuple([Attempt(x.node, x.provider, x.outcome) for x in self.trail if type(x) is Attempted])
+        node, provider, _ = attempts[-1] if attempts else ("", "", "")
+        return Record(
+            at=ended / 1000,
+            operation=ask.operation,
+            outcome=self.outcome,
+            status=self._status,
+            request_id=self.request_id,
+            token_ref="" if who is None else who.token_ref,
+            principal_ref="" if who is None else who.principal_ref,
+            principal_alias="" if who is None else who.principal_alias or "",
+            model=self.model[:LONGEST_NAME],
+            known=self.outcome != "model_not_found",
+            stream=ask.stream,
+            run_id=self.id,
+            admitted=self.admitted,
+            provider=provider,
+            node=node,
+            usage=counted,
+            estimated=estimated,
+            fallback=self._fallback,
+            queue_ms=self.waited,
+            first_ms=None if first is None else first - arrived,
+            total_ms=ended - arrived,
+            attempts=attempts,
+        )
+
+    def _tokens(self, usage: m.Usage | None) -> tuple[m.Usage, bool]:
+        """Return what the backend counted, else a guess: nothing where there was no answer. Whether it is a guess."""
+        if usage is not None and usage.input_tokens is not None:
+            return usage, False
+        if self.first_at is None:
+            return m.Usage(0, 0), False
+        said = self._pieces if usage is None or usage.output_tokens is None else usage.output_tokens
+        return m.Usage(self.tokens, said), True
 
 
 def _outcome(failure: Failure) -> str:

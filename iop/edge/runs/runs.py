@@ -13,13 +13,15 @@ from iop import model as m
 from iop.edge.config import model as config
 from iop.edge.nodes.link import NodeLink
 from iop.edge.nodes.registry import Entry, Registry
+from iop.edge.pool.configured import native_apis
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Routed
+from iop.edge.record import Record
 from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
 from iop.edge.runs.sessions import Sessions
 from iop.edge.runs.story import Story
 from iop.errors import Failure
-from iop.settings import NORMALIZED, WITHOUT_SESSIONS
+from iop.settings import WITHOUT_SESSIONS
 
 REMEMBERED = 4096
 """Ended runs whose story can be told; of each only what that needs is left."""
@@ -29,10 +31,11 @@ REMEMBERED_REFUSALS = 512
 
 
 class Runs:
-    """Every run of an edge.
+    r"""Every run of an edge.
 
     :param window: bytes of an answer that may be on their way to one client.
     :ivar active: those that have not ended, those that wait included.
+    :ivar recorders: :class:`iop.interfaces.IRecorder`\ s: who is told of those that have.
     """
 
     log = Logger()
@@ -46,6 +49,7 @@ class Runs:
         self.window = window
         self.active: set[Run] = set()
         self.draining = False
+        self.recorders: list[Any] = []
         self.sessions = Sessions()
         self._ended: deque[Run] = deque(maxlen=REMEMBERED)
         self._refused: deque[Run] = deque(maxlen=REMEMBERED_REFUSALS)
@@ -59,17 +63,21 @@ class Runs:
 
         :raises Failure: why it was not admitted.
         """
-        if self.draining:
-            raise Failure("draining", "the edge is shutting down", retry_after_ms=1000)
         run = Run(self, ask, answer)
         run.arrived = run.since = self.pool.now()  # also of one that the pool is not asked about
         self.active.add(run)
+        if self.draining:
+            failure = Failure("draining", "the edge is shutting down", retry_after_ms=1000)
+            run.turned_away(failure)
+            raise failure
         if ask.model in self._routes:
             self._route(run, self._routes[ask.model], ask.session_id)
             return run
         try:
             if ask.session_id:
                 self._bind(run, ask.session_id)
+            if ask.chat is None:
+                self._only_native(run, ask)
             lease = self.pool.admit(run)
         except Failure as failure:
             run.turned_away(failure)
@@ -90,6 +98,15 @@ class Runs:
             run.ruled_out = self.sessions.begin(session_id, group)
             run.session_id = session_id
 
+    def _only_native(self, run: Run, ask: Ask) -> None:
+        """Rule out the providers that do not have its API; :raises Failure: where none has."""
+        group = self.pool.groups.get(run.model)
+        without = [r.provider_id for r in group.resources if ask.operation not in r.native] if group is not None else ()
+        if without:
+            run.ruled_out |= frozenset(without)
+            if group is not None and run.ruled_out.issuperset(group.order):
+                raise ask.unserved()
+
     def _route(self, run: Run, route: config.ModelRoute, session_id: str) -> None:
         """An older route takes no slot: the named node, else the first with that adapter."""
         for entry in self.nodes.entries.values():
@@ -105,14 +122,14 @@ class Runs:
                     )
                     run.turned_away(failure)
                     raise failure
-                run.trail.append(Routed(run.arrived, f"{entry.node.id}/{route.adapter}"))
-                run.send(entry.link, route.adapter, route.target, "", normalized=adapter.type in NORMALIZED)
+                run.trail.append(Routed(run.arrived, entry.node.id, route.adapter))
+                run.send(entry.link, route.adapter, route.target, "", native_apis(adapter.type))
                 return
         failure = Failure("no_provider", "no node of the model is up", retry_after_ms=1000)
         run.turned_away(failure)
         raise failure
 
-    def over(self, run: Run) -> None:
+    def over(self, run: Run, record: Record) -> None:
         """A run has ended."""
         self.active.discard(run)
         if run.session_id:
@@ -122,6 +139,8 @@ class Runs:
         else:
             run.model = run.model[:LONGEST_NAME]
             self._refused.append(run)
+        for recorder in self.recorders:
+            recorder.record(record)
 
     def _node_registered(self, entry: Entry, link: NodeLink) -> Deferred[None] | None:
         """Ask a node that may keep sessions which ones it has; it is no candidate before it has said so."""

@@ -80,7 +80,14 @@ def failure_of(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Fail
         param=param,
         retryable=status in _RETRYABLE,
         retry_after_ms=retry_after_ms(headers),
+        headers=_rates(headers),
     )
+
+
+def _rates(headers: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
+    """Return what a backend says of its rate limits."""
+    told = sorted(name for name in headers if name.startswith((b"x-ratelimit-", b"ratelimit", b"anthropic-ratelimit-")))
+    return tuple((name.decode("latin-1"), headers[name].decode("latin-1")) for name in told[:32])
 
 
 def failure_in_stream(error: Any) -> Failure:

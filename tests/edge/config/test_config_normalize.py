@@ -85,6 +85,7 @@ def test_a_node_and_a_provider_with_nothing_said() -> None:
             "total_context_tokens": None,
             "priority": 0,
             "models": [],
+            "apis": None,
             "health": {"interval_ms": 10000, "path": None, "timeout_ms": 2000},
             "lifecycle": {"managed": False},
         }

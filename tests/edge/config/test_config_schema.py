@@ -103,6 +103,7 @@ def test_what_is_live() -> None:
         "Provider.total_context_tokens",
         "Provider.priority",
         "Provider.enabled",
+        "Provider.apis",
     }
 
 

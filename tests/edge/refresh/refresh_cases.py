@@ -244,6 +244,7 @@ SETTINGS_CASES = [
     Case(f"{P}.capacity", 8, LIVE),
     Case(f"{P}.long_context_capacity", 2, LIVE),
     Case(f"{P}.total_context_tokens", 200000, LIVE),
+    Case(f"{P}.apis", ["responses"], LIVE),
     Case(f"{P}.priority", 0, LIVE),
     Case(f"{P}.models", ["m", "k", "z"], RESTART),
     Case(f"{P}.health.interval_ms", 6, RESTART),

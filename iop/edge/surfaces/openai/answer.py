@@ -1,11 +1,12 @@
-"""A chat request's answer on its way to the client: held while it may still fail whole, then piece by piece.
+"""An answer on its way to the client: held while it may still fail whole, then piece by piece.
 
 Which way a run goes is the provider's to decide: bytes of its backend pass through, normalized events are put together
-here (``completion``).
+in the shape of the API that was asked (``apis``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -13,8 +14,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from iop import model as m
 from iop.edge.runs import Run, new_id
 from iop.edge.surfaces.openai import codec
-from iop.edge.surfaces.openai.apis.completion import Chunks, Collected
-from iop.edge.surfaces.openai.apis.reading import size_of
+from iop.edge.surfaces.openai.apis.reading import LARGEST, size_of
+from iop.edge.surfaces.openai.apis.shape import Building, Request
 from iop.errors import Failure
 from iop.http import sse
 from iop.http.server import Exchange
@@ -30,19 +31,27 @@ COMMENT_SECONDS: Final = 5.0
 
 _COMMENT: Final = sse.comment("waiting for a free slot")
 
+_HELD_KINDS: Final = ("application/json", "text/")
+"""Kinds of content that are held; sounds and images flow."""
 
-class ChatAnswer:
+
+class SurfaceAnswer:
     """What a provider says, to one client.
 
     :param headers: of the edge's own, for every answer to this request.
     :param window: the run's window; no more of a backend's bytes than that is ever held.
     :param request: what the client asked; only one that wants a stream is told that it waits.
+    :param corrected: makes of a backend's whole answer what was asked for; :raises Failure: for one that is none.
+    :param expose: whether the client is told which provider answered, and how long it waited.
+    :ivar status: see :class:`iop.edge.runs.Answer`.
     """
 
     __slots__ = (
         "_built",
         "_clock",
+        "_corrected",
         "_exchange",
+        "_expose",
         "_flowing",
         "_head",
         "_headers",
@@ -51,9 +60,11 @@ class ChatAnswer:
         "_opened",
         "_request",
         "_size",
+        "_streams",
         "_timer",
         "_unread",
         "run",
+        "status",
     )
 
     def __init__(
@@ -62,23 +73,34 @@ class ChatAnswer:
         headers: codec.RawHeaders,
         window: int,
         clock: IReactorTime,
-        request: codec.ChatRequest,
+        request: Request,
+        *,
+        corrected: Callable[[bytes], bytes] | None = None,
+        expose: bool = False,
     ) -> None:
         self._exchange = exchange
         self._headers = headers
         self._hold = min(HOLD, window)
         self._clock = clock
         self._request = request
-        self._built: Chunks | Collected | None = None
+        self._corrected = corrected
+        self._expose = expose
+        self._built: Building | None = None
         self._head = m.HttpResponseHead(200)
         self._held: list[bytes] = []
         self._size = 0
         self._unread = 0
-        self._opened = self._flowing = False
+        self._opened = self._flowing = self._streams = False
         self._timer: IDelayedCall | None = None
         self.run: Run | None = None
+        self.status = 0
         exchange.on_gone = self._gone
         exchange.on_drained = self._drained
+
+    @property
+    def called(self) -> bool:
+        """See :class:`iop.edge.runs.Answer`."""
+        return self._built is not None and self._built.called
 
     # ---- while it waits -----------------------------------------------------------------------------------------
 
@@ -90,6 +112,7 @@ class ChatAnswer:
         self._timer = self._clock.callLater(COMMENT_SECONDS, self._comment)
         if not self._opened:
             self._opened = True
+            self.status = 200
             self._exchange.start(200, [_EVENT_STREAM, *_OF_STREAMS.items(), *self._headers])
         self._exchange.write(_COMMENT)
 
@@ -108,11 +131,26 @@ class ChatAnswer:
 
     def started(self, start: m.Start) -> None:
         if start.http is None:
-            self._built = self._building(start)
+            kind = "text/event-stream" if self._request.stream else "application/json"
+            self._headed(m.HttpResponseHead(200, (("content-type", kind),)))
+            building = getattr(self._request, "building", None)
+            if building is None:
+                raise Failure("upstream_error", "the provider did not answer by HTTP")
+            self._built = building(new_id("")[1:], int(self._clock.seconds()))
+            self._built.started(start)
             return
-        self._head = start.http
+        self._headed(start.http)
         if self._opened and not self._streams:
             raise Failure("upstream_error", "the provider did not answer with a stream")
+
+    def _headed(self, head: m.HttpResponseHead) -> None:
+        self._head = head
+        kind = next((value for name, value in head.headers if name == "content-type"), "").lower()
+        self._streams = kind.startswith("text/event-stream")
+        if self._corrected is not None and not self._streams:
+            self._hold = LARGEST
+        elif kind and not kind.startswith(_HELD_KINDS):
+            self._hold = 0
 
     def delta(self, delta: m.Delta) -> None:
         body = delta.body
@@ -124,10 +162,19 @@ class ChatAnswer:
             return
         self._held.append(body)
         self._size += len(body)
-        if self._size >= self._hold or self._streams:
+        if self._corrected is not None and not self._streams:
+            self._collect(len(body))
+        elif self._size >= self._hold or self._streams:
             self._flow()
             held, self._held = b"".join(self._held), []
             self.delta(m.Delta(held))
+
+    def _collect(self, size: int) -> None:
+        """The edge keeps it, up to its own bound."""
+        if self._size > LARGEST:
+            raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+        if self.run is not None:
+            self.run.taken(size)
 
     def completed(self, complete: m.Complete) -> None:
         if self._built is not None:
@@ -138,47 +185,47 @@ class ChatAnswer:
         if self._flowing:
             self._exchange.finish()
         else:
-            self._exchange.respond(self._head.status, self._response_headers(), b"".join(self._held))
+            self._respond(b"".join(self._held))
 
     def whole(self, whole: m.Whole) -> None:
-        if self._opened:
-            self._head = whole.http
-            if self._streams:
-                self._exchange.write(whole.body)
-                self._exchange.finish()
-            else:
-                raise Failure("upstream_error", "the provider did not answer with a stream")
-            return
-        headers = [*codec.response_headers(whole.http.headers), *self._headers]
-        self._exchange.respond(whole.http.status, headers, whole.body)
+        self._headed(whole.http)
+        if not self._opened:
+            self._respond(whole.body)
+        elif self._streams:
+            self._exchange.write(whole.body)
+            self._exchange.finish()
+        else:
+            raise Failure("upstream_error", "the provider did not answer with a stream")
+
+    def _respond(self, body: bytes) -> None:
+        """Answer with what a backend said, as the client asked for it."""
+        if self._corrected is not None and self._head.status == 200:
+            body = self._corrected(body)
+        self.status = self._head.status
+        self._exchange.respond(self.status, self._response_headers(), body)
 
     def failed(self, failure: Failure, usage: m.Usage | None) -> None:
-        exchange = self._exchange
+        exchange, request = self._exchange, self._request
         self.sent()
         if self._opened or (self._flowing and self._streams):
-            exchange.write(sse.event(codec.error_object(failure)))
+            built = self._built
+            how = getattr(built, "failed", None)
+            exchange.write(how(failure) if how is not None else request.broken(failure, self._request_id))
             exchange.finish()
         elif self._flowing:
             exchange.abort()
         else:
-            headers = [*codec.error_headers(failure), *self._headers]
-            exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
+            self.status = failure.http_status
+            headers = [*codec.error_headers(failure), *self._told_headers()]
+            exchange.respond(failure.http_status, headers, codec.dumps(request.error(failure, self._request_id)))
+
+    @property
+    def _request_id(self) -> str:
+        return "" if self.run is None else self.run.request_id
 
     # ---- normalized events --------------------------------------------------------------------------------------
 
-    def _building(self, start: m.Start) -> Chunks | Collected:
-        request, created = self._request, int(self._clock.seconds())
-        made: Chunks | Collected
-        if request.stream:
-            self._head = m.HttpResponseHead(200, (("content-type", "text/event-stream"),))
-            made = Chunks(new_id("chatcmpl"), created, request.model, request.tools, usage=request.include_usage)
-        else:
-            self._head = m.HttpResponseHead(200, (("content-type", "application/json"),))
-            made = Collected(new_id("chatcmpl"), created, request.model, request.tools)
-        made.started(start)
-        return made
-
-    def _build(self, built: Chunks | Collected, delta: m.Delta) -> None:
+    def _build(self, built: Building, delta: m.Delta) -> None:
         data, cost = built.delta(delta), size_of(delta)
         if data:
             if not self._flowing:
@@ -187,9 +234,10 @@ class ChatAnswer:
         elif self.run is not None:  # it is kept here, within bounds of its own
             self.run.taken(cost)
 
-    def _finish(self, built: Chunks | Collected, complete: m.Complete) -> None:
+    def _finish(self, built: Building, complete: m.Complete) -> None:
         data = built.completed(complete)
         if not self._request.stream:
+            self.status = 200
             self._exchange.respond(200, self._response_headers(), data)
             return
         if not self._flowing:
@@ -206,18 +254,23 @@ class ChatAnswer:
         elif self.run is not None:
             self.run.taken(cost)
 
-    @property
-    def _streams(self) -> bool:
-        return any(n == "content-type" and v.lower().startswith("text/event-stream") for n, v in self._head.headers)
-
     def _response_headers(self) -> codec.RawHeaders:
-        return [*codec.response_headers(self._head.headers), *self._headers]
+        return [*codec.response_headers(self._head.headers), *self._told_headers()]
+
+    def _told_headers(self) -> codec.RawHeaders:
+        if not self._expose or self.run is None:
+            return self._headers
+        told = [(b"x-iop-queue-ms", b"%d" % self.run.waited)]
+        if self.run.lease is not None:
+            told.append((b"x-iop-provider", self.run.lease.resource.provider_id.encode()))
+        return [*self._headers, *told]
 
     def _flow(self) -> None:
         """From here on nothing can be taken back."""
         self._flowing = True
         if self._opened:
             return
+        self.status = self._head.status
         headers = self._response_headers()
         if self._streams:
             headers = [header for header in headers if header[0] not in _OF_STREAMS]

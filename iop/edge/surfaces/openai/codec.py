@@ -1,6 +1,6 @@
-"""OpenAI's shapes: errors, model lists, and what of a chat request the edge changes. Pure.
+"""What of HTTP the surface's requests and answers have in common: headers, ids, the list of models. Pure.
 
-``docs/contracts/openai.md``. Every error is ``{"error": {"message", "type", "param", "code"}}``.
+``docs/contracts/openai.md``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -42,23 +41,6 @@ NO_SUCH_MODEL: Final = "the model does not exist; GET /v1/models lists those tha
 STRIP_USAGE: Final = {m.STRIP_USAGE: "true"}
 """A run's metadata: the client did not ask for the usage that the edge asked the backend for."""
 
-_PUBLIC_CODE: Final = {
-    "upstream_connect": "upstream_error",
-    "upstream_busy": "upstream_error",
-    "adapter_unavailable": "upstream_error",
-    "duplicate_run": "upstream_error",
-    "protocol_error": "upstream_error",
-    "rate_limited": "rate_limit_exceeded",
-    "cancelled": "upstream_error",
-}
-"""Codes of the inside that mean nothing to a client."""
-
-
-def error_object(failure: Failure) -> dict[str, Any]:
-    """Return the error document of a failure."""
-    code = _PUBLIC_CODE.get(failure.code, failure.code) or None
-    return {"error": {"message": failure.message, "type": failure.type, "param": failure.param, "code": code}}
-
 
 def error_headers(failure: Failure) -> RawHeaders:
     """Return the headers that go with it."""
@@ -67,7 +49,9 @@ def error_headers(failure: Failure) -> RawHeaders:
         headers.append((b"www-authenticate", b"Bearer"))
     if failure.retry_after_ms > 0:
         headers.append((b"retry-after", b"%d" % math.ceil(failure.retry_after_ms / 1000)))
-    return headers
+    if failure.hopeless:
+        headers.append((b"x-should-retry", b"false"))
+    return headers + response_headers(failure.headers)
 
 
 def dumps(document: Any) -> bytes:
@@ -86,77 +70,6 @@ def model_object(id: str, created: int, context_window_tokens: int | None) -> di
     if context_window_tokens:
         made["max_model_len"] = context_window_tokens
     return made
-
-
-def _wrong(document: Document, name: str, what: str) -> Failure:
-    verb = "must be" if name in document else "is needed, as"
-    return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
-
-
-def _refuse_silence(messages: list[Any]) -> None:
-    """Refuse a user's message that says null; :raises Failure: which names it. Others may be without content."""
-    for number, message in enumerate(messages):
-        said = dict(message) if type(message) is tuple else {}
-        if said.get("role") == "user" and "content" in said and said["content"] is None:
-            where = f"messages[{number}].content"
-            raise Failure("invalid_value", f"`{where}` must be text, or a list of parts", param=where)
-
-
-class ChatRequest(NamedTuple):
-    """What the edge needs to know of a chat request.
-
-    :ivar include_usage: whether the client asked for the usage chunk of a stream.
-    """
-
-    body: bytes
-    document: Document
-    model: str
-    stream: bool
-    include_usage: bool
-
-    @property
-    def tools(self) -> dict[str, Any]:
-        """The JSON Schemas of the tools' parameters, by name; what is no function tool is left out."""
-        if "tools" not in self.document:
-            return {}
-        made: dict[str, Any] = {}
-        tools = json.loads(self.body)["tools"]
-        for tool in tools if isinstance(tools, list) else ():
-            function = tool.get("function") if isinstance(tool, dict) else None
-            if isinstance(function, dict) and isinstance(function.get("name"), str):
-                made[function["name"]] = function.get("parameters") or {}
-        return made
-
-    @classmethod
-    def parse(cls, body: bytes) -> ChatRequest:
-        """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
-        body = body.removeprefix(BOM_UTF8)
-        document = Document.parse(body)
-        model, messages = document.get("model"), document.get("messages")
-        stream, options = document.get("stream"), document.get("stream_options")
-        if not isinstance(model, str) or not model:
-            raise _wrong(document, "model", "a non-empty string")
-        if not isinstance(messages, list):
-            raise _wrong(document, "messages", "a list")
-        if b"null" in body:
-            _refuse_silence(messages)
-        if stream is not None and not isinstance(stream, bool):
-            raise _wrong(document, "stream", "true or false")
-        if options is not None and not isinstance(options, tuple):
-            raise _wrong(document, "stream_options", "an object")
-        asked = stream is True and options is not None and dict(options).get("include_usage") is True
-        return cls(body, document, model, stream is True, asked)
-
-    def body_for(self, target: str) -> bytes:
-        """Return the body for a backend: its own name for the model, and usage at the end of a stream."""
-        if target == self.model and (not self.stream or self.include_usage):
-            return self.body
-        changes = {} if target == self.model else {"model": json.dumps(target)}
-        if self.stream and not self.include_usage:
-            inner = self.document.inner("stream_options")
-            usage = {"include_usage": "true"}
-            changes["stream_options"] = '{"include_usage": true}' if inner is None else inner.with_raw(usage)
-        return self.document.with_raw(changes).encode("utf-8", "surrogatepass")
 
 
 class Errand(NamedTuple):
@@ -209,40 +122,30 @@ def session_of(principal: str, session_id: str) -> str:
     return json.dumps([principal, session_id], separators=(",", ":")) if session_id else ""
 
 
-def thinking_of(document: Document, default_budget: int | None) -> m.Thinking:
-    """Return what is added to a request that says nothing of thinking (``docs/contracts/openai.md``, Model policy)."""
-    if not default_budget or document.get("reasoning_effort") == "none" or any(n in document for n in _THINKING):
-        return m.Thinking()
-    template = document.get("chat_template_kwargs")
-    if type(template) is tuple and _TEMPLATE_SWITCHES & dict(template).keys():
-        return m.Thinking()
-    return m.Thinking("on", default_budget)
-
-
-_THINKING: Final = (
-    "reasoning",
-    "thinking",
-    "think",
-    "enable_thinking",
-    "thinking_token_budget",
-    "thinking_budget",
-    "thinking_budget_tokens",
-    "reasoning_budget_tokens",
-    "custom_params",
-    "nvext",
-    "extra_body",
-)
-"""Members by which a client says how much to think, under any backend's name: then that holds. An effort is no amount:
-the node makes one of it where the backend knows none, and the default caps it."""
-
-_TEMPLATE_SWITCHES: Final = frozenset(("enable_thinking", "thinking"))
-
-
-def forwarded(headers: Mapping[bytes, bytes], request_id: bytes) -> m.Headers:
+def forwarded(headers: Mapping[bytes, bytes], request_id: str) -> m.Headers:
     """Return what of a client's headers goes to the backend."""
-    kept = [("x-request-id", request_id.decode("ascii"))]
     also = _FORWARDED & headers.keys()
-    return (*kept, *[(name.decode("ascii"), headers[name].decode("latin-1")) for name in also]) if also else tuple(kept)
+    if not also:
+        return (("x-request-id", request_id),)
+    trace = trace_of(headers)
+    kept = [(name.decode("ascii"), headers[name].decode("latin-1")) for name in also - _TRACE]
+    return (("x-request-id", request_id), *kept, *trace.items())
+
+
+def trace_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return the trace that a request belongs to, as headers: nothing where it is none (W3C Trace Context)."""
+    parent = _TRACEPARENT.fullmatch(headers.get(b"traceparent", b""))
+    if parent is None or parent[1] == b"ff" or not parent[2].strip(b"0") or not parent[3].strip(b"0"):
+        return {}
+    made = {"traceparent": parent[0].decode("ascii")}
+    state = headers.get(b"tracestate", b"")
+    if state and len(state) <= 512 and state.isascii():
+        made["tracestate"] = state.decode("ascii")
+    return made
+
+
+_TRACE: Final = frozenset((b"traceparent", b"tracestate"))
+_TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 
 
 def response_headers(headers: m.Headers) -> RawHeaders:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -11,25 +13,40 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from iop import model as m
+from iop.document import Document
 from iop.edge.config import model as config
 from iop.edge.pool.estimate import estimate
+from iop.edge.record import Record
 from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec
-from iop.edge.surfaces.openai.answer import ChatAnswer
+from iop.edge.surfaces.openai.answer import SurfaceAnswer
+from iop.edge.surfaces.openai.apis.chat import ChatRequest
+from iop.edge.surfaces.openai.apis.completions import CompletionRequest
+from iop.edge.surfaces.openai.apis.embeddings import EmbeddingsRequest
+from iop.edge.surfaces.openai.apis.errors import error_object
+from iop.edge.surfaces.openai.apis.passing import PassingRequest
+from iop.edge.surfaces.openai.apis.shape import Request, Translatable
 from iop.edge.surfaces.openai.auth import Gate
+from iop.edge.surfaces.openai.policy import Policy
 from iop.errors import Failure
 from iop.http.server import Exchange
 from iop.interfaces import IRefreshable
 
 Handler = Callable[[Exchange, "Context"], None]
 
-NOT_SERVED: Final = frozenset(
+STATEFUL: Final = frozenset(
     (
-        b"assistants audio batches completions conversations embeddings files fine_tuning images messages moderations"
-        b" realtime rerank responses score threads tokenize uploads vector_stores videos"
+        b"assistants batches chat completions containers conversations embeddings evals files fine_tuning messages"
+        b" realtime responses threads uploads vector_stores videos"
     ).split()
 )
-"""First words of paths under ``/v1`` that clients know from elsewhere."""
+"""First words of paths under ``/v1`` that clients know from elsewhere, and that no backend of a pool can answer: what
+one has stored, another has not."""
+
+KNOWN: Final = frozenset(b"audio classify images moderations pooling rerank score tokenize detokenize".split())
+"""First words of paths under ``/v1`` that some backends have: what is wrong with a request there is told."""
+
+_PASSING: Final = re.compile(rb"/v1(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*){1,8}")
 
 
 @dataclass(slots=True)
@@ -37,20 +54,32 @@ class Context:
     """What the surface knows of a request.
 
     :ivar headers: go with every answer to it.
+    :ivar begun: when its head had come, in seconds since 1970.
+    :ivar counted: whether it became a run, which tells of itself how it ended.
     """
 
     request_id: bytes
     headers: codec.RawHeaders
-    handler: Handler | None = None
+    begun: float
+    route: Route | None = None
+    counted: bool = False
     principal: config.PrincipalToken | None = None
     secret_headers: m.Headers = field(default=(), repr=False)
 
 
+class Route(NamedTuple):
+    """What answers a path and a method, and as what that is counted (:class:`iop.edge.record.Record`)."""
+
+    answer: Handler
+    operation: str
+    open: bool = False
+
+
 class Catalog(NamedTuple):
-    """The models that clients may ask for: as they are shown, and their thinking budgets in tokens, 0 for none."""
+    """The models that clients may ask for: as they are shown, and their policies."""
 
     models: dict[str, dict[str, Any]]
-    budgets: dict[str, int]
+    policies: dict[str, Policy]
 
 
 @implementer(IRefreshable)
@@ -65,17 +94,22 @@ class OpenAISurface:
         self._runs = runs
         self._gate = Gate(settings.openai)
         self._clock = clock
+        self._expose = settings.openai.expose_provider
         self._models: dict[str, dict[str, Any]] = {}
-        self._budgets: dict[str, int] = {}
+        self._policies: dict[str, Policy] = {}
         self.commit(self.prepare(settings))
-        self._routes: dict[bytes, dict[bytes, Handler]] = {
-            b"/v1/chat/completions": {b"POST": self._chat},
-            b"/v1/models": {b"GET": self._list_models},
-            b"/v1/models/": {b"GET": self._list_models},
-            b"/healthz": {b"GET": self._healthz},
-            b"/readyz": {b"GET": self._readyz},
+        models = {b"GET": Route(self._list_models, "models")}
+        self._routes: dict[bytes, dict[bytes, Route]] = {
+            b"/v1/chat/completions": {b"POST": Route(self._chat, "chat")},
+            b"/v1/completions": {b"POST": Route(self._complete, "completion")},
+            b"/v1/embeddings": {b"POST": Route(self._embed, "embedding")},
+            b"/v1/models": models,
+            b"/v1/models/": models,
+            b"/healthz": {b"GET": Route(self._healthz, "health", open=True)},
+            b"/readyz": {b"GET": Route(self._readyz, "health", open=True)},
         }
-        self._open = (self._healthz, self._readyz)
+        self._one_model = {b"GET": Route(self._show_model, "models")}
+        self._passing = {b"POST": Route(self._pass, "passthrough")}
 
     # ---- IRefreshable -------------------------------------------------------------------------------------------
 
@@ -88,12 +122,12 @@ class OpenAISurface:
         known = self._models
         return Catalog(
             {id: codec.model_object(id, known[id]["created"] if id in known else now, w) for id, w in catalog},
-            {model.id: model.default_thinking_token_budget or 0 for model in config.models},
+            {model.id: Policy.of(model) for model in config.models},
         )
 
     def commit(self, token: Catalog) -> None:
         """Show it."""
-        self._models, self._budgets = token
+        self._models, self._policies = token
 
     def abandon(self, token: Catalog) -> None:
         """Forget it."""
@@ -107,8 +141,8 @@ class OpenAISurface:
             if exchange.method == b"OPTIONS" and exchange.header(b"access-control-request-method") is not None:
                 self._preflight(exchange, context)
                 return
-            context.handler = self._route(exchange, context)
-            if context.handler in self._open:
+            context.route = self._route(exchange, context)
+            if context.route.open:
                 return
             context.principal = self._gate.admit(exchange.headers, exchange.repeated)
             if exchange.method == b"POST":
@@ -121,9 +155,9 @@ class OpenAISurface:
     def handle(self, exchange: Exchange) -> None:
         """Answer."""
         context: Context = exchange.context
-        assert context.handler is not None
+        assert context.route is not None
         try:
-            context.handler(exchange, context)
+            context.route.answer(exchange, context)
         except Failure as failure:
             if failure.code == "model_not_found":
                 failure = Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
@@ -133,30 +167,64 @@ class OpenAISurface:
         """Answer with an error."""
         context = exchange.context or self._context(exchange)
         headers = [*codec.error_headers(failure), *context.headers]
-        exchange.respond(failure.http_status, headers, codec.dumps(codec.error_object(failure)))
+        exchange.respond(failure.http_status, headers, codec.dumps(error_object(failure)))
+        self._ended(context, failure.http_status, failure.code)
+
+    def _respond(
+        self,
+        exchange: Exchange,
+        context: Context,
+        body: bytes,
+        status: int = 200,
+        headers: Iterable[Any] = (codec.JSON,),
+    ) -> None:
+        """Answer a request that is no run."""
+        exchange.respond(status, [*headers, *context.headers], body)
+        self._ended(context, status, "complete")
+
+    def _ended(self, context: Context, status: int, outcome: str) -> None:
+        """A request has its answer: count it, unless it became a run."""
+        if context.counted:
+            return
+        now, who = self._clock.seconds(), context.principal
+        record = Record(
+            at=now,
+            operation="" if context.route is None else context.route.operation,
+            outcome=outcome,
+            status=status,
+            request_id=context.request_id.decode("ascii"),
+            token_ref="" if who is None else who.token_ref,
+            principal_ref="" if who is None else who.principal_ref,
+            principal_alias="" if who is None else who.principal_alias or "",
+            total_ms=round((now - context.begun) * 1000),
+        )
+        for recorder in self._runs.recorders:
+            recorder.record(record)
 
     def _context(self, exchange: Exchange) -> Context:
         id = codec.request_id(exchange.header(b"x-request-id")) or new_id("req").encode()
-        context = Context(id, [(b"x-request-id", id)])
+        context = Context(id, [(b"x-request-id", id)], self._clock.seconds())
         origin = exchange.header(b"origin")
         if origin is not None and self._gate.allows_origin(origin):
             context.headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         exchange.context = context
         return context
 
-    def _route(self, exchange: Exchange, context: Context) -> Handler:
+    def _route(self, exchange: Exchange, context: Context) -> Route:
         path = exchange.path
         methods = self._routes.get(path)
         if methods is None and path.startswith(b"/v1/models/"):
-            methods = {b"GET": self._show_model}
+            methods = self._one_model
+        elif methods is None and exchange.method == b"POST" and _passes(path):
+            methods = self._passing
         if methods is None:
             raise self._nothing_at(path)
-        handler = methods.get(b"GET" if exchange.method == b"HEAD" else exchange.method)
-        if handler is None:
+        route = methods.get(b"GET" if exchange.method == b"HEAD" else exchange.method)
+        if route is None:
             allowed = sorted({*methods, *([b"HEAD"] if b"GET" in methods else [])})
             context.headers.append((b"allow", b", ".join(allowed)))
             raise Failure("method_not_allowed", f"use {' or '.join(a.decode() for a in allowed)} here")
-        return handler
+        return route
 
     def _nothing_at(self, path: bytes) -> Failure:
         """Return why there is nothing, and where to look."""
@@ -166,8 +234,10 @@ class OpenAISurface:
             return Failure("unknown_url", f"there is nothing at {shown}: the path is /v1{shown.rstrip('/')}")
         if path.rstrip(b"/") in self._routes:
             return Failure("unknown_url", f"there is nothing at {shown}: the path is {shown.rstrip('/')}")
-        if path.startswith(b"/v1/") and path.split(b"/", 3)[2] in NOT_SERVED:
-            return Failure("unknown_url", f"{shown} is not served by this edge")
+        if path.startswith(b"/v1/") and path.split(b"/", 3)[2] in STATEFUL:
+            return Failure("unknown_url", f"{shown} is not served by this edge, which keeps nothing for later")
+        if _passes(path):
+            return Failure("unknown_url", f"there is nothing at {shown}, unless a model is asked there by POST")
         return Failure("unknown_url", f"there is nothing at {shown}")
 
     def _read_plainly(self, coding: bytes, context: Context) -> None:
@@ -181,54 +251,125 @@ class OpenAISurface:
             raise Failure("origin_not_allowed", "this web page's origin is not in openai.allowed_origins")
         asked = exchange.header(b"access-control-request-headers") or b"authorization, content-type"
         headers = [
-            *context.headers,
             (b"access-control-allow-methods", b"GET, POST"),
             (b"access-control-allow-headers", asked),
             (b"access-control-max-age", b"600"),
         ]
-        exchange.respond(204, headers, b"")
+        self._respond(exchange, context, b"", 204, headers)
 
-    # ---- the endpoints ------------------------------------------------------------------------------------------
+    # ---- runs ---------------------------------------------------------------------------------------------------
 
     def _chat(self, exchange: Exchange, context: Context) -> None:
-        request = codec.ChatRequest.parse(exchange.body)
-        headers = codec.forwarded(exchange.headers, context.request_id)
+        request = ChatRequest.parse(exchange.body)
+        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
+        self._run(exchange, context, request, native, native, strips_usage=request.strips_usage)
+
+    def _complete(self, exchange: Exchange, context: Context) -> None:
+        request = CompletionRequest.parse(exchange.body)
+        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
+        chat = None if request.only_native else partial(self._as_chat, request)
+        self._run(exchange, context, request, native, chat, strips_usage=request.strips_usage, unserved=_one_text_only)
+
+    def _embed(self, exchange: Exchange, context: Context) -> None:
+        request = EmbeddingsRequest.parse(exchange.body)
+        native = partial(request.native, changes={})
+        self._run(exchange, context, request, native, None, corrected=request.corrected)
+
+    def _pass(self, exchange: Exchange, context: Context) -> None:
+        kind = exchange.header(b"content-type") or b""
+        try:
+            request = PassingRequest.parse(exchange.body, kind)
+        except Failure:
+            if exchange.path.split(b"/", 3)[2] in KNOWN:
+                raise
+            raise self._nothing_at(exchange.path) from None
+        extra = (("content-type", kind.decode("latin-1")),) if request.span is not None else ()
+        self._run(exchange, context, request, partial(request.native, changes={}), None, headers=extra)
+
+    def _policy(self, request: Request) -> Policy:
+        return self._policies.get(request.model, _NO_POLICY)
+
+    def _as_chat(self, request: Translatable, target: str) -> bytes:
+        """Return a request of another API as a chat request, under the model's policy."""
+        document = Document.of(codec.dumps({**request.chat(), "model": target}).decode())
+        return document.with_raw(self._policy(request).limits(document, "max_tokens")).encode()
+
+    def _run(
+        self,
+        exchange: Exchange,
+        context: Context,
+        request: Request,
+        native: Callable[[str], bytes],
+        chat: Callable[[str], bytes] | None,
+        *,
+        headers: m.Headers = (),
+        strips_usage: bool = False,
+        unserved: Callable[[], Failure] | None = None,
+        corrected: Callable[[bytes], bytes] | None = None,
+        tokens: int | None = None,
+    ) -> None:
+        """Run a request; see :class:`iop.edge.runs.Ask`."""
+        assert context.route is not None
         errand = codec.Errand.parse(request.document, exchange.headers)
-        principal = "" if context.principal is None else context.principal.principal_ref
-        strip_usage = request.stream and not request.include_usage
-        answer = ChatAnswer(exchange, context.headers, self._runs.window, self._clock, request)
-        answer.run = self._runs.start(
-            Ask(
-                model=request.model,
-                input=request.body_for,
-                http=m.HttpRequestHead("POST", m.CHAT, headers),
-                secret_headers=context.secret_headers,
-                metadata={**errand.metadata, **codec.STRIP_USAGE} if strip_usage else errand.metadata,
-                request_id=headers[0][1],
-                tokens=estimate(request.document),
-                thinking=codec.thinking_of(request.document, self._budgets.get(request.model)),
-                session_id=codec.session_of(principal, errand.session_id),
-                workspace=errand.workspace,
-            ),
-            answer,
+        principal, id = context.principal, context.request_id.decode("ascii")
+        runs, clock = self._runs, self._clock
+        answer = SurfaceAnswer(
+            exchange, context.headers, runs.window, clock, request, corrected=corrected, expose=self._expose
         )
+        ask = Ask(
+            model=request.model,
+            operation=context.route.operation,
+            native=native,
+            chat=chat,
+            http=m.HttpRequestHead(
+                "POST", exchange.path.decode("latin-1"), (*codec.forwarded(exchange.headers, id), *headers)
+            ),
+            principal=principal,
+            stream=request.stream,
+            secret_headers=context.secret_headers,
+            metadata={**errand.metadata, **codec.STRIP_USAGE} if strips_usage else errand.metadata,
+            request_id=id,
+            tokens=estimate(request.document) if tokens is None else tokens,
+            thinking=self._policy(request).thinking(request.document),
+            session_id=codec.session_of("" if principal is None else principal.principal_ref, errand.session_id),
+            workspace=errand.workspace,
+            trace=codec.trace_of(exchange.headers),
+        )
+        if unserved is not None:
+            ask = ask._replace(unserved=unserved)
+        context.counted = True
+        answer.run = self._runs.start(ask, answer)
+
+    # ---- what needs no run --------------------------------------------------------------------------------------
 
     def _list_models(self, exchange: Exchange, context: Context) -> None:
-        document = {"object": "list", "data": list(self._models.values())}
-        exchange.respond(200, [codec.JSON, *context.headers], codec.dumps(document))
+        self._respond(exchange, context, codec.dumps({"object": "list", "data": list(self._models.values())}))
 
     def _show_model(self, exchange: Exchange, context: Context) -> None:
         id = unquote(exchange.path[len(b"/v1/models/") :].decode("latin-1"))
         model = self._models.get(id)
         if model is None:
             raise Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
-        exchange.respond(200, [codec.JSON, *context.headers], codec.dumps(model))
+        self._respond(exchange, context, codec.dumps(model))
 
     def _healthz(self, exchange: Exchange, context: Context) -> None:
-        exchange.respond(200, [codec.JSON, *context.headers], b'{"status":"ok"}')
+        self._respond(exchange, context, b'{"status":"ok"}')
 
     def _readyz(self, exchange: Exchange, context: Context) -> None:
         if self._runs.ready:
-            exchange.respond(200, [codec.JSON, *context.headers], b'{"status":"ready"}')
+            self._respond(exchange, context, b'{"status":"ready"}')
         else:
-            exchange.respond(503, [codec.JSON, *context.headers], b'{"status":"no provider can serve"}')
+            self._respond(exchange, context, b'{"status":"no provider can serve"}', 503)
+
+
+_NO_POLICY: Final = Policy()
+
+
+def _passes(path: bytes) -> bool:
+    """Whether requests at a path are passed on to a backend without being known here."""
+    return _PASSING.fullmatch(path) is not None and path.split(b"/", 3)[2] not in STATEFUL
+
+
+def _one_text_only() -> Failure:
+    message = "the model's providers take one prompt, as text, without n, best_of, logprobs, echo and suffix"
+    return Failure("invalid_value", message, param="prompt")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iop import model as m
+from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.reading import LARGEST, Reading, size_of
 from iop.errors import Failure
 from iop.http import sse
@@ -40,6 +41,15 @@ class Chunks:
         said = [self._chunk({"reasoning_content": delta.reasoning})] if delta.reasoning else []
         said += map(self._piece, self._reading.read(delta.text))
         return self._opening(b"".join(said)) if said else b""
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+        return self._reading.called
+
+    def failed(self, failure: Failure) -> bytes:
+        """Return how the stream ends that broke."""
+        return sse.event(error_object(failure))
 
     def completed(self, complete: m.Complete) -> bytes:
         """Return the rest of the stream; :raises Failure: for an adapter's nonsense."""
@@ -91,6 +101,11 @@ class Collected:
         self._reasoning.append(delta.reasoning)
         self._keep(self._reading.read(delta.text))
         return b""
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+        return self._reading.called
 
     def completed(self, complete: m.Complete) -> bytes:
         """Return the document; :raises Failure: for an adapter's nonsense."""

@@ -25,12 +25,13 @@ class Reading:
     """What both shapes have in common: what of the text is text, and which tool calls were made.
 
     :param tools: of the request: their parameters' JSON Schemas, by name.
+    :ivar called: whether tools were called.
     """
 
     def __init__(self, tools: Mapping[str, Any]) -> None:
         self._tools = tools
         self._text_calls: TextToolCalls | None = None
-        self._made = False
+        self.called = False
 
     def started(self, start: m.Start) -> None:
         """The answer begins."""
@@ -48,15 +49,15 @@ class Reading:
         left = self._shown(self._text_calls.end()) if self._text_calls is not None else []
         if m.TOOL_CALLS in complete.metadata:
             left += _native_calls(complete.metadata[m.TOOL_CALLS])
-            self._made = True
+            self.called = True
         reason = complete.finish_reason or "stop"
-        return left, "tool_calls" if self._made and reason == "stop" else reason
+        return left, "tool_calls" if self.called and reason == "stop" else reason
 
     def _shown(self, found: list[str | Call]) -> list[str | dict[str, Any]]:
         shown: list[str | dict[str, Any]] = []
         for each in found:
             if isinstance(each, Call):
-                self._made = True
+                self.called = True
                 shown.append(_call(f"call_{secrets.token_hex(12)}", each.name, each.arguments))
             else:
                 shown.append(each)

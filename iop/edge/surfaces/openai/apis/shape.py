@@ -13,6 +13,10 @@ from iop.errors import Failure
 class Building(Protocol):
     """A normalized run's events on their way to being one API's answer, streamed or whole."""
 
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+
     def started(self, start: m.Start) -> None:
         """The answer begins."""
 
@@ -41,10 +45,17 @@ class Request(Protocol):
     :ivar stream: whether the client wants events.
     """
 
-    body: bytes
-    document: Document
-    model: str
-    stream: bool
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def document(self) -> Document: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def stream(self) -> bool: ...
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
         """Return the body for a backend that has this API.
@@ -52,6 +63,16 @@ class Request(Protocol):
         :param target: the backend's own name for the model.
         :param changes: members that the model's policy sets, as JSON texts.
         """
+
+    def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
+        """Return the document of a failure."""
+
+    def broken(self, failure: Failure, request_id: str) -> bytes:
+        """Return the last event of a backend's own stream that broke."""
+
+
+class Translatable(Request, Protocol):
+    """One that a provider can answer that does not have its API."""
 
     def chat(self) -> dict[str, Any]:
         """Return the same question as a chat request, ``stream`` left out; :raises Failure: where that cannot be."""
@@ -62,9 +83,3 @@ class Request(Protocol):
         :param id: unique, without the API's own prefix.
         :param created: seconds since 1970.
         """
-
-    def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
-        """Return the document of a failure."""
-
-    def broken(self, failure: Failure, request_id: str) -> bytes:
-        """Return the last event of a backend's own stream that broke."""

@@ -1,0 +1,49 @@
+"""Members that requests of several APIs have, read with a clear word where they are wrong. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iop.document import Document
+from iop.errors import Failure
+
+
+def wrong(document: Document, name: str, what: str) -> Failure:
+    """Return what is wrong with a member: that it is not ``what``, or not there."""
+    verb = "must be" if name in document else "is needed, as"
+    return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
+
+
+def model_of(document: Document) -> str:
+    """Return the model's name; :raises Failure: where there is none."""
+    model = document.get("model")
+    if not isinstance(model, str) or not model:
+        raise wrong(document, "model", "a non-empty string")
+    return model
+
+
+def streams(document: Document) -> bool:
+    """Return whether a stream is wanted; :raises Failure: for what is neither yes nor no."""
+    stream = document.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise wrong(document, "stream", "true or false")
+    return stream is True
+
+
+def wants_usage(document: Document) -> bool:
+    """Return whether the client asked for usage at the end of a stream; :raises Failure:."""
+    options = document.get("stream_options")
+    if options is not None and not isinstance(options, tuple):
+        raise wrong(document, "stream_options", "an object")
+    return options is not None and dict(options).get("include_usage") is True
+
+
+def with_usage(document: Document) -> str:
+    """Return ``stream_options`` that ask for usage, as a JSON text; all else in it stays."""
+    inner = document.inner("stream_options")
+    return '{"include_usage": true}' if inner is None else inner.with_raw({"include_usage": "true"})
+
+
+def is_count(value: Any) -> bool:
+    """Whether a JSON value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
