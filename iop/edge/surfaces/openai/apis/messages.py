@@ -1,0 +1,153 @@
+"""The Messages API of Anthropic: a request read, and asked again as a chat. Pure.
+
+What is not understood is ignored, so that a client newer than this module is served; what would make the answer another
+one than the client means is refused. ``docs/contracts/openai.md`` (Messages).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from codecs import BOM_UTF8
+from collections.abc import Mapping
+from typing import Any
+
+from iop import model as m
+from iop.document import Document
+from iop.edge.surfaces.openai.apis.messages_answer import MessagesDocument, MessagesStream
+from iop.edge.surfaces.openai.apis.messages_errors import error_document, error_event, wrong
+from iop.edge.surfaces.openai.apis.messages_options import chat_options, schemas_of, thinking_of
+from iop.edge.surfaces.openai.apis.messages_turns import chat_messages
+from iop.errors import Failure
+
+__all__ = ["CountTokensRequest", "MessagesRequest", "count_document", "error_document", "error_event"]
+
+
+class CountTokensRequest:
+    """A question that is to be counted, not answered.
+
+    :ivar document: the body, as it came.
+    :ivar model: the model's name, never empty.
+    """
+
+    def __init__(self, body: bytes, document: Document) -> None:
+        self.body = body
+        self.document = document
+        self.model: str = document.get("model")
+
+    @classmethod
+    def parse(cls, body: bytes) -> CountTokensRequest:
+        """Read it; :raises Failure: ``invalid_json``, ``invalid_value``. What it says is read by :meth:`chat` alone."""
+        return cls(*_checked(body))
+
+    def native(self, target: str, changes: Mapping[str, str]) -> bytes:
+        """Return the body for a backend that has this API: what does not change of it keeps every digit."""
+        renamed = {} if target == self.model else {"model": json.dumps(target)}
+        if not renamed and not changes:
+            return self.body
+        return self.document.with_raw({**renamed, **changes}).encode("utf-8", "surrogatepass")
+
+    def chat(self) -> dict[str, Any]:
+        """Return the question as a chat request, ``stream`` left out.
+
+        What it says of thinking is not in it: no member of a chat request says that to every backend.
+
+        :raises Failure: ``invalid_value`` and ``unsupported_parameter``, with the member at fault as ``param``.
+        """
+        asked = _plain(self.body)
+        thinking_of(asked)
+        try:
+            messages = chat_messages(asked.get("system"), asked["messages"])
+        except RecursionError:
+            raise _too_deep() from None
+        return {"model": self.model, "messages": messages, **chat_options(asked)}
+
+    def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
+        """Return the document of a failure."""
+        return error_document(failure, request_id)
+
+    def broken(self, failure: Failure, request_id: str) -> bytes:
+        """Return the last event of a backend's own stream that broke."""
+        return error_event(failure, request_id)
+
+
+class MessagesRequest(CountTokensRequest):
+    """A question that is to be answered.
+
+    :ivar stream: whether the client wants events.
+    """
+
+    def __init__(self, body: bytes, document: Document) -> None:
+        super().__init__(body, document)
+        self.stream: bool = document.get("stream") is True
+
+    @classmethod
+    def parse(cls, body: bytes) -> MessagesRequest:
+        """Read it; :raises Failure: ``invalid_json``, ``invalid_value``. What it says is read by :meth:`chat` alone."""
+        body, document = _checked(body)
+        most, stream = document.get("max_tokens"), document.get("stream")
+        if type(most) is not int or most < 1:
+            raise _wrong(document, "max_tokens", "a whole number above 0")
+        if stream is not None and not isinstance(stream, bool):
+            raise wrong("stream", "true or false")
+        return cls(body, document)
+
+    @property
+    def thinking(self) -> m.Thinking:
+        """The client's own wish for thinking, to go with a run that asks :meth:`chat`; :raises Failure:."""
+        wish = self.document.get("thinking")
+        return thinking_of({"thinking": dict(wish) if type(wish) is tuple else wish})
+
+    def building(self, id: str, created: int) -> MessagesStream | MessagesDocument:
+        """Return what makes the answer out of events; ``created`` has no place in it."""
+        if self.stream:
+            return MessagesStream(f"msg_{id}", self.model, self.tools)
+        return MessagesDocument(f"msg_{id}", self.model, self.tools)
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        """The JSON Schemas of the tools' inputs, by name; what is no tool of the client's own is left out."""
+        return schemas_of(_plain(self.body)["tools"]) if "tools" in self.document else {}
+
+
+def count_document(tokens: int) -> dict[str, Any]:
+    """Return the answer to a :class:`CountTokensRequest`."""
+    return {"input_tokens": tokens}
+
+
+def _checked(body: bytes) -> tuple[bytes, Document]:
+    """Return a body with what every request must have."""
+    body = body.removeprefix(BOM_UTF8)
+    document = Document.parse(body)
+    model, messages = document.get("model"), document.get("messages")
+    if not isinstance(model, str) or not model:
+        raise _wrong(document, "model", "a non-empty string")
+    if not isinstance(messages, list) or not messages:
+        raise _wrong(document, "messages", "a list of at least one message")
+    return body, document
+
+
+def _wrong(document: Document, name: str, what: str) -> Failure:
+    if name in document:
+        return wrong(name, what)
+    return Failure("invalid_value", f"`{name}` is needed, as {what}", param=name)
+
+
+def _plain(body: bytes) -> dict[str, Any]:
+    """Return a body, known to be a JSON object, as one; :raises Failure: for a number that JSON could not say again."""
+    try:
+        plain: dict[str, Any] = json.loads(body, parse_float=_finite)
+    except RecursionError:
+        raise _too_deep() from None
+    return plain
+
+
+def _too_deep() -> Failure:
+    return Failure("invalid_json", "the request body is nested too deeply")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Failure("invalid_value", "a number of the request is too large")
+    return value
