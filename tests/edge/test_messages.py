@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
+from pydantic import TypeAdapter
 
 from iop import model as m
 from iop.edge.surfaces.openai.apis import messages
@@ -246,16 +248,23 @@ def test_a_result(block: Any, content: str) -> None:
 
 def test_system_turns() -> None:
     """At the beginning they are the system prompt's; later the user's, since few templates take a second one."""
-    made = said(
-        ("system", "Be kind."), ("user", "Hi"), ("assistant", "Yes?"), ("system", [text("It is May.")]), system="A"
-    )
-    assert made == [
-        {"role": "system", "content": "A"},
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": "Hi"},
+    turns = [("user", "Hi"), ("system", [text("It is May.")]), ("system", "It rains."), ("assistant", "Yes?")]
+    assert said(("system", "Be kind."), *turns, ("system", "It is June."), system="A") == [
+        {"role": "system", "content": "A\n\nBe kind."},
+        {"role": "user", "content": f"{reminder('It is May.')}\n\n{reminder('It rains.')}\n\nHi"},
         {"role": "assistant", "content": "Yes?"},
-        {"role": "user", "content": "<system-reminder>\nIt is May.\n</system-reminder>"},
+        {"role": "user", "content": reminder("It is June.")},
     ]
+
+
+def test_a_system_turn_with_nothing_to_say() -> None:
+    assert said(("user", "Hi"), ("system", [{"type": "tool_addition", "tool": {}}]), ("user", [PNG])) == [
+        {"role": "user", "content": [text("Hi"), PNG_PART]}
+    ]
+
+
+def reminder(words: str) -> str:
+    return f"<system-reminder>\n{words}\n</system-reminder>"
 
 
 def test_turns_of_the_user_in_a_row_are_one() -> None:
@@ -295,6 +304,20 @@ def test_a_turn_that_is_none_is_named(turn: Any, param: str) -> None:
     with pytest.raises(Failure) as raised:
         chat(messages=[{"role": "user", "content": "Hi"}, turn])
     assert (raised.value.code, raised.value.param) == ("invalid_value", f"messages[1]{param}")
+
+
+def test_openais_sdk_knows_the_shapes() -> None:
+    made = chat(
+        system="S",
+        tools=[TIDE],
+        messages=[
+            {"role": "user", "content": [text("Tides?"), PNG]},
+            {"role": "assistant", "content": [THOUGHT, CALL]},
+            {"role": "user", "content": [result([text("wet"), PNG]), text("And?")]},
+        ],
+    )
+    TypeAdapter(list[ChatCompletionMessageParam]).validate_python(made["messages"])
+    TypeAdapter(list[ChatCompletionToolUnionParam]).validate_python(made["tools"])
 
 
 # ---- tools
@@ -385,6 +408,7 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCH
         ({"metadata": {"user_id": "u1"}}, {"user": "u1"}),
         ({"metadata": {}}, {}),
         ({"output_config": {"effort": "max"}}, {"reasoning_effort": "max"}),
+        ({"output_config": {"effort": "high"}, "thinking": {"type": "adaptive"}}, {}),
         ({"output_config": {"effort": "max"}, "thinking": {"type": "disabled"}}, {}),
         ({"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}, {"response_format": FORMAT}),
         ({"output_format": {"type": "json_schema", "schema": SCHEMA}}, {"response_format": FORMAT}),

@@ -19,6 +19,9 @@ _ELSEWHERE: Final = {
 
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 
+_USUAL_EFFORT: Final = "high"
+"""As good as none, says the API; Claude Code sends it to every model, and one that cannot think may refuse it."""
+
 
 def chat_options(asked: JsonObject) -> JsonObject:
     """Return the members of the chat request; :raises Failure: ``invalid_value``, ``unsupported_parameter``.
@@ -77,7 +80,7 @@ def _output(asked: JsonObject) -> JsonObject:
     effort = config.get("effort")
     if effort is not None and effort not in _EFFORTS:
         raise wrong("output_config.effort", f"one of {', '.join(_EFFORTS)}")
-    if effort is not None and thinking_of(asked).mode != "off":
+    if effort not in (None, _USUAL_EFFORT) and thinking_of(asked).mode != "off":
         made["reasoning_effort"] = effort
     path, wanted = "output_config.format", config.get("format")
     if wanted is None:

@@ -4,8 +4,9 @@
 - Texts that a user or a system says in several blocks are paragraphs; an assistant's are one text as it was written,
   a paragraph where something else stood between.
 - A tool's message is text, since backends take nothing else there: what it shows follows as the user's.
-- A system turn amid the conversation is said by the user, in its place and marked as what it is: many chat templates
-  refuse a second system message, and moving it to the front would make every prompt before it new to a cache.
+- A system turn amid the conversation is said by the user, marked as what it is, before what else that turn says; so
+  Claude Code says it to models that know no system turns. Many chat templates refuse a second system message, and
+  moving it to the front would make every prompt before it new to a cache.
 - What only Anthropic can read is dropped: signatures, encrypted thinking, what its own servers' tools did.
 """
 
@@ -64,10 +65,14 @@ class _Conversation:
         self.messages: list[JsonObject] = []
         self._calls: set[str] = set()  # of the last assistant's message
         self._answers_at = 0
+        self._reminders: list[JsonObject] = []  # of the user's message that is the last one
+        self._parts: list[JsonObject] = []
 
     def instruct(self, text: str) -> None:
+        """Begin with a system prompt, or go on with it."""
+        before = [message["content"] for message in self.messages]
         if text:
-            self.messages.append({"role": "system", "content": text})
+            self.messages[:] = [{"role": "system", "content": _PARAGRAPH.join([*before, text])}]
 
     def take(self, turn: Any, path: str) -> None:
         if not isinstance(turn, dict):
@@ -84,7 +89,7 @@ class _Conversation:
 
     def _amid(self, text: str) -> None:
         if any(message["role"] != "system" for message in self.messages):
-            self._say([_text(f"<system-reminder>\n{text}\n</system-reminder>")] if text else [])
+            self._say([_text(f"<system-reminder>\n{text}\n</system-reminder>")] if text else [], [])
         else:
             self.instruct(text)
 
@@ -100,7 +105,7 @@ class _Conversation:
                 results += 1
             else:
                 said += _parts(block, where)
-        self._say(shown + said or ([] if results else [_text("")]))
+        self._say([], shown + said or ([] if results else [_text("")]))
 
     def _result(self, block: JsonObject, path: str) -> list[JsonObject]:
         """Put a tool's result behind its call, and return what it shows apart from text."""
@@ -118,16 +123,18 @@ class _Conversation:
         images = [part for part in parts if part["type"] != "text"]
         return [_text(f"The tool result {id} shows:"), *images] if images else []
 
-    def _say(self, parts: list[JsonObject]) -> None:
+    def _say(self, reminders: list[JsonObject], parts: list[JsonObject]) -> None:
         """Let the user say something: turns one behind the other are one."""
-        if not parts:
+        if not reminders and not parts:
             return
-        if self.messages and self.messages[-1]["role"] == "user":
-            before = self.messages.pop()["content"]
-            parts = [*([_text(before)] if isinstance(before, str) else before), *parts]
-        plain = all(part["type"] == "text" for part in parts)
-        shown = _joined(parts) if plain else [part for part in parts if part.get("text") != ""]
-        self.messages.append({"role": "user", "content": shown})
+        if not self.messages or self.messages[-1]["role"] != "user":
+            self._reminders, self._parts = [], []
+            self.messages.append({"role": "user"})
+        self._reminders += reminders
+        self._parts += parts
+        said = [*self._reminders, *self._parts]
+        plain = all(part["type"] == "text" for part in said)
+        self.messages[-1]["content"] = _joined(said) if plain else [part for part in said if part.get("text") != ""]
 
     # ---- the assistant ------------------------------------------------------------------------------------------
 
