@@ -1,0 +1,181 @@
+"""A request of the Responses API: its stateless subset, told to a backend that has it or as a chat. Pure.
+
+What would have to be kept between two requests is refused, and named; ``store`` counts as false. Unknown members mean
+nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from codecs import BOM_UTF8
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from iop.document import Document
+from iop.edge.surfaces.openai.apis.errors import error_object
+from iop.edge.surfaces.openai.apis.responses_answer import Frame, ResponsesDocument, ResponsesStream, event_bytes
+from iop.edge.surfaces.openai.apis.responses_input import item_references, messages_of
+from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
+from iop.errors import Failure
+
+_STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt")
+
+_SAME: Final = (
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "stop",
+    "logit_bias",
+    "user",
+    "metadata",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "chat_template_kwargs",
+    "thinking_token_budget",
+)
+"""Members that a chat has under the same name. Not all are this API's own, but clients send them to local backends."""
+
+_SHAPES: Final[dict[str, tuple[type, str]]] = {
+    "instructions": (str, "a string"),
+    "stream": (bool, "true or false"),
+    "text": (tuple, "an object"),
+    "reasoning": (tuple, "an object"),
+    "metadata": (tuple, "an object"),
+    "include": (list, "a list"),
+    "tools": (list, "a list"),
+}
+"""What a member must be that is there and not null, as a :class:`Document` has it."""
+
+_ENCRYPTED: Final = "reasoning.encrypted_content"
+
+
+class ResponsesRequest:
+    """What a client asks (:class:`~iop.edge.surfaces.openai.apis.shape.Request`).
+
+    :ivar body: as it came, a byte order mark apart.
+    :ivar document: the same, read.
+    :ivar model: the model's name, never empty.
+    :ivar stream: whether the client wants events.
+    """
+
+    def __init__(self, body: bytes, document: Document, model: str, stream: bool) -> None:
+        self.body = body
+        self.document = document
+        self.model = model
+        self.stream = stream
+
+    @classmethod
+    def parse(cls, body: bytes) -> ResponsesRequest:
+        """Read it; :raises Failure: ``invalid_json``, ``invalid_value``, ``unsupported_parameter``."""
+        body = body.removeprefix(BOM_UTF8)
+        document = Document.parse(body)
+        model, given = document.get("model"), document.get("input")
+        if not isinstance(model, str) or not model:
+            raise _wrong(document, "model", "a non-empty string")
+        _refuse_state(document, given)
+        if not isinstance(given, str | list):
+            raise _wrong(document, "input", "a string, or a list of items")
+        for name, (shape, what) in _SHAPES.items():
+            value = document.get(name)
+            if value is not None and type(value) is not shape:
+                raise _wrong(document, name, what)
+        return cls(body, document, model, document.get("stream") is True)
+
+    def native(self, target: str, changes: Mapping[str, str]) -> bytes:
+        """Return the body for a backend that has this API: nothing of it is kept there either.
+
+        :param target: the backend's own name for the model.
+        :param changes: members that the model's policy sets, as JSON texts.
+        """
+        made = {} if target == self.model else {"model": json.dumps(target)}
+        if self.document.get("store") is True:
+            made["store"] = "false"
+        made.update(changes)
+        return self.document.with_raw(made).encode("utf-8", "surrogatepass") if made else self.body
+
+    def chat(self) -> Json:
+        """Return the same question as a chat request, ``stream`` left out.
+
+        :raises Failure: ``invalid_value``, ``unsupported_parameter``: for what a chat cannot say.
+        """
+        asked = self._asked
+        made: Json = {"model": self.model, "messages": messages_of(asked.get("instructions"), asked["input"])}
+        made.update(self._tools.chat)
+        if "tools" in made and asked.get("parallel_tool_calls") is not None:
+            made["parallel_tool_calls"] = asked["parallel_tool_calls"]
+        made.update({name: asked[name] for name in _SAME if asked.get(name) is not None})
+        text, reasoning = asked.get("text") or {}, asked.get("reasoning") or {}
+        others = {
+            "max_tokens": asked.get("max_output_tokens"),
+            "response_format": _response_format(text.get("format")),
+            "verbosity": text.get("verbosity"),
+            "reasoning_effort": reasoning.get("effort"),
+        }
+        return {**made, **{name: value for name, value in others.items() if value is not None}}
+
+    def building(self, id: str, created: int) -> ResponsesStream | ResponsesDocument:
+        """Return what makes the answer out of events.
+
+        :param id: unique, without the API's own prefix.
+        :param created: seconds since 1970.
+        """
+        made = ResponsesStream if self.stream else ResponsesDocument
+        seal = _ENCRYPTED in (self._asked.get("include") or ())
+        return made(id, Frame(id, created, self._asked), self._tools, seal=seal)
+
+    def error(self, failure: Failure, request_id: str) -> Json:
+        """Return the document of a failure."""
+        return error_object(failure)
+
+    def broken(self, failure: Failure, request_id: str) -> bytes:
+        """Return the last event of a backend's own stream that broke.
+
+        Its response is another than the backend's, whose id and whose count of events nobody has read.
+        """
+        return event_bytes(Frame(request_id, 0, self._asked).failed(failure, []), 0)
+
+    @cached_property
+    def _asked(self) -> Json:
+        """The request as plain values."""
+        asked: Json = json.loads(self.body)
+        return asked
+
+    @cached_property
+    def _tools(self) -> Tools:
+        return Tools.parse(self._asked.get("tools"), self._asked.get("tool_choice"))
+
+
+def _refuse_state(document: Document, given: Any) -> None:
+    """Refuse what needs something that an earlier request left; :raises Failure: which names it."""
+    for name in _STATEFUL:
+        if document.get(name) not in (None, False):
+            message = f"`{name}` is not supported: nothing is kept between requests; send the whole `input`"
+            raise Failure("unsupported_parameter", message, param=name)
+    for number in item_references(given):
+        message = f"`input[{number}]`: nothing is kept between requests; send the item itself, not its id"
+        raise Failure("unsupported_parameter", message, param=f"input[{number}]")
+
+
+def _response_format(form: Any) -> Json | None:
+    """Return ``text.format`` as chat has it; None for plain text."""
+    if form is None:
+        return None
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "json_object"}
+    if kind != "json_schema":
+        what = "an object of type text, json_object or json_schema"
+        raise Failure("invalid_value", f"`text.format` must be {what}", param="text.format")
+    members = ("name", "description", "schema", "strict")
+    return {"type": "json_schema", "json_schema": {name: form[name] for name in members if form.get(name) is not None}}
+
+
+def _wrong(document: Document, name: str, what: str) -> Failure:
+    verb = "must be" if name in document else "is needed, as"
+    return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
