@@ -55,10 +55,8 @@ class Tools(NamedTuple):
     choice: str | Json | None
 
     @classmethod
-    def parse(cls, tools: Any, choice: Any) -> Tools:
+    def parse(cls, tools: list[Any] | None, choice: Any) -> Tools:
         """Read ``tools`` and ``tool_choice``; :raises Failure: ``invalid_value``, ``unsupported_parameter``."""
-        if not isinstance(tools, list | None):
-            raise Failure("invalid_value", "`tools` must be a list", param="tools")
         offered: dict[str, Tool] = {}
         for number, tool in enumerate(tools or ()):
             for each in _read(tool, f"tools[{number}]"):
