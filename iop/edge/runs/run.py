@@ -24,7 +24,6 @@ from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
 from iop.edge.record import Attempt, Record
 from iop.edge.runs.sessions import Sessions
 from iop.errors import Failure
-from iop.settings import TRANSLATED_APIS
 from iop.wire.peer import RunRules, RunState, Violation
 from iop.wire.window import Window
 
@@ -50,6 +49,7 @@ class Ask(NamedTuple):
     :ivar http: what such a backend is asked.
     :ivar chat: makes the same question as a chat request, for a provider that has not, or answers by events; None where
         there is no such question.
+    :ivar translated: it goes as a chat request, even where the API is.
     :ivar unserved: why it cannot be run where no provider of the model has the API, and there is no such question.
     :ivar request_id: by which the client knows its request; for the log.
     :ivar tokens: of the input, estimated.
@@ -71,6 +71,7 @@ class Ask(NamedTuple):
     request_id: str = ""
     tokens: int = 0
     thinking: m.Thinking = m.Thinking()
+    translated: bool = False
     session_id: str = ""
     workspace: str = ""
     trace: Mapping[str, str] = {}
@@ -211,7 +212,7 @@ class Run(Claim):
         """
         ask = self._ask
         assert ask is not None
-        passes = ask.operation in native and not (ask.thinking.budget and ask.operation in TRANSLATED_APIS)
+        passes = ask.operation in native and not ask.translated
         self.link = link
         self._node_id = link.node_id
         try:

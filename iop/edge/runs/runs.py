@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -21,7 +22,7 @@ from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
 from iop.edge.runs.sessions import Sessions
 from iop.edge.runs.story import Story
 from iop.errors import Failure
-from iop.settings import WITHOUT_SESSIONS
+from iop.settings import TRANSLATED_APIS, WITHOUT_SESSIONS
 
 REMEMBERED = 4096
 """Ended runs whose story can be told; of each only what that needs is left."""
@@ -78,6 +79,8 @@ class Runs:
                 self._bind(run, ask.session_id)
             if ask.chat is None:
                 self._only_native(run, ask)
+            elif ask.operation in TRANSLATED_APIS and not self.has_native(ask.model, ask.operation, all):
+                ask.chat(ask.model)  # what is wrong with it is told before it waits
             lease = self.pool.admit(run)
         except Failure as failure:
             run.turned_away(failure)
@@ -97,6 +100,11 @@ class Runs:
         if group is not None and any(resource.sessions for resource in group.resources):
             run.ruled_out = self.sessions.begin(session_id, group)
             run.session_id = session_id
+
+    def has_native(self, model: str, operation: str, quantity: Callable[[Iterable[bool]], bool] = any) -> bool:
+        """Whether any (or all) of a model's providers have an API themselves."""
+        group = self.pool.groups.get(model)
+        return group is not None and quantity([operation in resource.native for resource in group.resources])
 
     def _only_native(self, run: Run, ask: Ask) -> None:
         """Rule out the providers that do not have its API; :raises Failure: where none has."""

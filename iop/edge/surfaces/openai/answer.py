@@ -133,15 +133,18 @@ class SurfaceAnswer:
         if start.http is None:
             kind = "text/event-stream" if self._request.stream else "application/json"
             self._headed(m.HttpResponseHead(200, (("content-type", kind),)))
-            building = getattr(self._request, "building", None)
-            if building is None:
+            self._built = self._building()
+            if self._built is None:
                 raise Failure("upstream_error", "the provider did not answer by HTTP")
-            self._built = building(new_id("")[1:], int(self._clock.seconds()))
             self._built.started(start)
             return
         self._headed(start.http)
         if self._opened and not self._streams:
             raise Failure("upstream_error", "the provider did not answer with a stream")
+
+    def _building(self) -> Building | None:
+        building = getattr(self._request, "building", None)
+        return None if building is None else building(new_id("")[1:], int(self._clock.seconds()))
 
     def _headed(self, head: m.HttpResponseHead) -> None:
         self._head = head
@@ -208,7 +211,7 @@ class SurfaceAnswer:
         exchange, request = self._exchange, self._request
         self.sent()
         if self._opened or (self._flowing and self._streams):
-            built = self._built
+            built = self._built if self._flowing else self._built or self._building()
             how = getattr(built, "failed", None)
             exchange.write(how(failure) if how is not None else request.broken(failure, self._request_id))
             exchange.finish()

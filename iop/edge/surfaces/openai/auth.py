@@ -25,25 +25,26 @@ class Gate:
         self._provider_auth = settings.provider_auth
         self._from_header = settings.provider_auth.from_header.lower().encode("latin-1")
 
-    def admit(self, headers: Mapping[bytes, bytes], repeated: Set[bytes]) -> config.PrincipalToken | None:
+    def admit(
+        self, headers: Mapping[bytes, bytes], repeated: Set[bytes], *, api_key: bool = False
+    ) -> config.PrincipalToken | None:
         """Return whose request it is, None for nobody's.
 
         :param headers: by name in lower case; ``repeated`` are those that stood more than once.
+        :param api_key: whether ``x-api-key`` is looked at where there is no ``Authorization``.
         :raises Failure: for one that may not come in.
         """
-        authorization = headers.get(b"authorization")
-        if authorization is not None and self._principals:
-            if b"authorization" in repeated:
+        name = b"x-api-key" if api_key and b"authorization" not in headers else b"authorization"
+        if name in headers and self._principals:
+            if name in repeated:
                 raise Failure("invalid_api_key", _DENIED)
-            return self._identify(authorization)
+            return self._identify(*_token(name, headers[name]))
         if not self._anonymous:
             raise Failure("invalid_api_key", _DENIED)
         self._not_a_page(headers.get(b"host"), headers.get(b"origin"))
         return None
 
-    def _identify(self, authorization: bytes) -> config.PrincipalToken:
-        scheme, _, token = authorization.partition(b" ")
-        token = token.strip(b" \t")
+    def _identify(self, scheme: bytes, token: bytes) -> config.PrincipalToken:
         digest = hashlib.sha256(token).hexdigest()
         found = self._principals.get(digest)
         if scheme.lower() != b"bearer" or not token or found is None:
@@ -92,3 +93,11 @@ class Gate:
         if rule.scheme and not token.lower().startswith(rule.scheme.lower() + " "):
             token = f"{rule.scheme} {token}"
         return ((rule.target_header, token),)
+
+
+def _token(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Return the scheme and the token that a header holds."""
+    if name == b"x-api-key":
+        return b"bearer", value.strip(b" \t")
+    scheme, _, token = value.partition(b" ")
+    return scheme, token.strip(b" \t")

@@ -13,7 +13,6 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from iop import model as m
-from iop.document import Document
 from iop.edge.config import model as config
 from iop.edge.pool.estimate import estimate
 from iop.edge.record import Record
@@ -24,10 +23,13 @@ from iop.edge.surfaces.openai.apis.chat import ChatRequest
 from iop.edge.surfaces.openai.apis.completions import CompletionRequest
 from iop.edge.surfaces.openai.apis.embeddings import EmbeddingsRequest
 from iop.edge.surfaces.openai.apis.errors import error_object
+from iop.edge.surfaces.openai.apis.messages import CountTokensRequest, MessagesRequest, count_document, error_document
 from iop.edge.surfaces.openai.apis.passing import PassingRequest
-from iop.edge.surfaces.openai.apis.shape import Request, Translatable
+from iop.edge.surfaces.openai.apis.responses import ResponsesRequest
+from iop.edge.surfaces.openai.apis.shape import Request
 from iop.edge.surfaces.openai.auth import Gate
 from iop.edge.surfaces.openai.policy import Policy
+from iop.edge.surfaces.openai.translation import AsChat
 from iop.errors import Failure
 from iop.http.server import Exchange
 from iop.interfaces import IRefreshable
@@ -68,11 +70,17 @@ class Context:
 
 
 class Route(NamedTuple):
-    """What answers a path and a method, and as what that is counted (:class:`iop.edge.record.Record`)."""
+    """What answers a path and a method.
+
+    :ivar operation: as what that is counted (:class:`iop.edge.record.Record`).
+    :ivar open: whether anybody may ask.
+    :ivar anthropic: whether it is a path of Anthropic's API: another shape of errors, another header for the key.
+    """
 
     answer: Handler
     operation: str
     open: bool = False
+    anthropic: bool = False
 
 
 class Catalog(NamedTuple):
@@ -103,6 +111,9 @@ class OpenAISurface:
             b"/v1/chat/completions": {b"POST": Route(self._chat, "chat")},
             b"/v1/completions": {b"POST": Route(self._complete, "completion")},
             b"/v1/embeddings": {b"POST": Route(self._embed, "embedding")},
+            b"/v1/responses": {b"POST": Route(self._respond_to, "responses")},
+            b"/v1/messages": {b"POST": Route(self._message, "messages", anthropic=True)},
+            b"/v1/messages/count_tokens": {b"POST": Route(self._count_tokens, "messages", anthropic=True)},
             b"/v1/models": models,
             b"/v1/models/": models,
             b"/healthz": {b"GET": Route(self._healthz, "health", open=True)},
@@ -144,7 +155,8 @@ class OpenAISurface:
             context.route = self._route(exchange, context)
             if context.route.open:
                 return
-            context.principal = self._gate.admit(exchange.headers, exchange.repeated)
+            anthropic = context.route.anthropic
+            context.principal = self._gate.admit(exchange.headers, exchange.repeated, api_key=anthropic)
             if exchange.method == b"POST":
                 context.secret_headers = self._gate.provider_token(exchange.headers, exchange.repeated)
                 if b"content-encoding" in exchange.headers:
@@ -165,9 +177,13 @@ class OpenAISurface:
 
     def refuse(self, exchange: Exchange, failure: Failure) -> None:
         """Answer with an error."""
-        context = exchange.context or self._context(exchange)
+        context: Context = exchange.context or self._context(exchange)
         headers = [*codec.error_headers(failure), *context.headers]
-        exchange.respond(failure.http_status, headers, codec.dumps(error_object(failure)))
+        if context.route is not None and context.route.anthropic:
+            document = error_document(failure, context.request_id.decode("ascii"))
+        else:
+            document = error_object(failure)
+        exchange.respond(failure.http_status, headers, codec.dumps(document))
         self._ended(context, failure.http_status, failure.code)
 
     def _respond(
@@ -224,6 +240,8 @@ class OpenAISurface:
             allowed = sorted({*methods, *([b"HEAD"] if b"GET" in methods else [])})
             context.headers.append((b"allow", b", ".join(allowed)))
             raise Failure("method_not_allowed", f"use {' or '.join(a.decode() for a in allowed)} here")
+        if route.anthropic:
+            context.headers.append((b"request-id", context.request_id))
         return route
 
     def _nothing_at(self, path: bytes) -> Failure:
@@ -267,8 +285,28 @@ class OpenAISurface:
     def _complete(self, exchange: Exchange, context: Context) -> None:
         request = CompletionRequest.parse(exchange.body)
         native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
-        chat = None if request.only_native else partial(self._as_chat, request)
+        chat = None if request.only_native else AsChat(request, self._policy(request))
         self._run(exchange, context, request, native, chat, strips_usage=request.strips_usage, unserved=_one_text_only)
+
+    def _respond_to(self, exchange: Exchange, context: Context) -> None:
+        request = ResponsesRequest.parse(exchange.body)
+        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_output_tokens"))
+        self._run(exchange, context, request, native, AsChat(request, self._policy(request)))
+
+    def _message(self, exchange: Exchange, context: Context) -> None:
+        request = MessagesRequest.parse(exchange.body)
+        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
+        self._run(exchange, context, request, native, AsChat(request, self._policy(request), request.thinking))
+
+    def _count_tokens(self, exchange: Exchange, context: Context) -> None:
+        """Let a backend count that can; else the estimate is the answer."""
+        request = CountTokensRequest.parse(exchange.body)
+        if request.model not in self._models:
+            raise Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
+        if self._runs.has_native(request.model, "messages"):
+            self._run(exchange, context, request, partial(request.native, changes={}), None, tokens=0)
+        else:
+            self._respond(exchange, context, codec.dumps(count_document(AsChat(request, _NO_POLICY).tokens)))
 
     def _embed(self, exchange: Exchange, context: Context) -> None:
         request = EmbeddingsRequest.parse(exchange.body)
@@ -289,18 +327,13 @@ class OpenAISurface:
     def _policy(self, request: Request) -> Policy:
         return self._policies.get(request.model, _NO_POLICY)
 
-    def _as_chat(self, request: Translatable, target: str) -> bytes:
-        """Return a request of another API as a chat request, under the model's policy."""
-        document = Document.of(codec.dumps({**request.chat(), "model": target}).decode())
-        return document.with_raw(self._policy(request).limits(document, "max_tokens")).encode()
-
     def _run(
         self,
         exchange: Exchange,
         context: Context,
         request: Request,
         native: Callable[[str], bytes],
-        chat: Callable[[str], bytes] | None,
+        chat: Callable[[str], bytes] | AsChat | None,
         *,
         headers: m.Headers = (),
         strips_usage: bool = False,
@@ -311,6 +344,11 @@ class OpenAISurface:
         """Run a request; see :class:`iop.edge.runs.Ask`."""
         assert context.route is not None
         errand = codec.Errand.parse(request.document, exchange.headers)
+        translated = False
+        if isinstance(chat, AsChat):
+            wish, translated = chat.wish, chat.by_default
+        else:
+            wish = self._policy(request).thinking(request.document)
         principal, id = context.principal, context.request_id.decode("ascii")
         runs, clock = self._runs, self._clock
         answer = SurfaceAnswer(
@@ -330,7 +368,8 @@ class OpenAISurface:
             metadata={**errand.metadata, **codec.STRIP_USAGE} if strips_usage else errand.metadata,
             request_id=id,
             tokens=estimate(request.document) if tokens is None else tokens,
-            thinking=self._policy(request).thinking(request.document),
+            thinking=wish,
+            translated=translated,
             session_id=codec.session_of("" if principal is None else principal.principal_ref, errand.session_id),
             workspace=errand.workspace,
             trace=codec.trace_of(exchange.headers),

@@ -34,6 +34,7 @@ class CountTokensRequest:
         self.body = body
         self.document = document
         self.model: str = document.get("model")
+        self.stream = False
 
     @classmethod
     def parse(cls, body: bytes) -> CountTokensRequest:
@@ -79,7 +80,7 @@ class MessagesRequest(CountTokensRequest):
 
     def __init__(self, body: bytes, document: Document) -> None:
         super().__init__(body, document)
-        self.stream: bool = document.get("stream") is True
+        self.stream = document.get("stream") is True
 
     @classmethod
     def parse(cls, body: bytes) -> MessagesRequest:

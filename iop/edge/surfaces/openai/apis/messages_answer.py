@@ -42,14 +42,17 @@ _Piece = tuple[str, Any]
 
 
 class _Said:
-    """What a run says, piece by piece, in the order of blocks."""
+    """What a run says, piece by piece, in the order of blocks.
+
+    :ivar called: whether tools were called.
+    """
 
     def __init__(self, tools: Mapping[str, Any]) -> None:
         self._reading = Reading(tools)
         self._kind = ""
         self._blank = ""
         self._shown = False
-        self._called = False
+        self.called = False
 
     def started(self, start: m.Start) -> None:
         self._reading.started(start)
@@ -63,7 +66,7 @@ class _Said:
         left, reason = self._reading.last(complete)
         pieces = self._read(left)
         stopped = _STOP_REASONS.get(reason, "end_turn")
-        return pieces, "end_turn" if stopped == "tool_use" and not self._called else stopped
+        return pieces, "end_turn" if stopped == "tool_use" and not self.called else stopped
 
     def _read(self, found: list[str | dict[str, Any]]) -> list[_Piece]:
         pieces: list[_Piece] = []
@@ -71,7 +74,7 @@ class _Said:
             if isinstance(each, str):
                 pieces += self._say("text", each)
             else:
-                self._kind, self._blank, self._called = "tool_use", "", True
+                self._kind, self._blank, self.called = "tool_use", "", True
                 pieces.append(("tool_use", each))
         return pieces
 
@@ -99,6 +102,11 @@ class MessagesStream:
         self._opened = False
         self._block = ""
         self._index = 0
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+        return self._said.called
 
     def started(self, start: m.Start) -> None:
         """The answer begins."""
@@ -172,6 +180,11 @@ class MessagesDocument:
         self._model = model
         self._pieces: list[_Piece] = []
         self._size = 0
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+        return self._said.called
 
     def started(self, start: m.Start) -> None:
         """The answer begins."""

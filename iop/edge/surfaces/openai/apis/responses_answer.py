@@ -83,16 +83,17 @@ class _Answer:
     """What a run says, as items.
 
     :ivar output: the items.
+    :ivar reading: what of the text is text, and which tools were called.
     """
 
     def __init__(self, id: str, frame: Frame, tools: Tools, *, seal: bool) -> None:
         self.output = Output(id, tools, seal=seal)
-        self._reading = Reading(tools.schemas)
+        self.reading = Reading(tools.schemas)
         self._frame = frame
         self._size = 0
 
     def started(self, start: m.Start) -> None:
-        self._reading.started(start)
+        self.reading.started(start)
 
     def delta(self, delta: m.Delta) -> list[Json]:
         """Return the events of a piece; :raises Failure: ``answer_too_large``."""
@@ -100,13 +101,13 @@ class _Answer:
         if self._size > LARGEST:
             raise Failure("answer_too_large", "the answer is larger than the edge may put together")
         events = self.output.reasoning(delta.reasoning)
-        for piece in self._reading.read(delta.text):
+        for piece in self.reading.read(delta.text):
             events += self.output.piece(piece)
         return events
 
     def completed(self, complete: m.Complete) -> tuple[list[Json], Json]:
         """Return the last events of items, and the response; :raises Failure: for an adapter's nonsense."""
-        left, reason = self._reading.last(complete)
+        left, reason = self.reading.last(complete)
         events = [event for piece in left for event in self.output.piece(piece)]
         if not events and not self.output.so_far():
             events += self.output.piece("")  # an answer without a word is a message without a word
@@ -127,6 +128,11 @@ class ResponsesStream:
         self._answer = _Answer(id, frame, tools, seal=seal)
         self._frame = frame
         self._number = 0
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+        return self._answer.reading.called
 
     def started(self, start: m.Start) -> None:
         """The answer begins; nothing is said of it before it says something itself."""
@@ -160,6 +166,11 @@ class ResponsesDocument:
 
     def __init__(self, id: str, frame: Frame, tools: Tools, *, seal: bool) -> None:
         self._answer = _Answer(id, frame, tools, seal=seal)
+
+    @property
+    def called(self) -> bool:
+        """Whether tools were called."""
+        return self._answer.reading.called
 
     def started(self, start: m.Start) -> None:
         """The answer begins."""

@@ -71,15 +71,8 @@ class Request(Protocol):
         """Return the last event of a backend's own stream that broke."""
 
 
-class Translatable(Request, Protocol):
+class Chattable(Protocol):
     """One that a provider can answer that does not have its API."""
 
     def chat(self) -> dict[str, Any]:
         """Return the same question as a chat request, ``stream`` left out; :raises Failure: where that cannot be."""
-
-    def building(self, id: str, created: int) -> Building:
-        """Return what makes the answer out of events: a :class:`Streaming` one if ``stream``.
-
-        :param id: unique, without the API's own prefix.
-        :param created: seconds since 1970.
-        """

@@ -1,0 +1,54 @@
+"""Requests of APIs that a provider does not have, as chat requests. Pure. ``docs/contracts/openai.md`` (Translated)."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Final
+
+from iop import model as m
+from iop.document import Document
+from iop.edge.pool.estimate import estimate
+from iop.edge.surfaces.openai import codec
+from iop.edge.surfaces.openai.apis.shape import Chattable
+from iop.edge.surfaces.openai.policy import Policy
+
+UNSET: Final = m.Thinking()
+
+
+class AsChat:
+    """A request of another API as a chat request, under its model's policy; translated when it is first needed.
+
+    :param own: the client's own wish for thinking.
+    """
+
+    def __init__(self, request: Chattable, policy: Policy, own: m.Thinking = UNSET) -> None:
+        self._request = request
+        self._policy = policy
+        self._own = own
+
+    @cached_property
+    def _document(self) -> Document:
+        return Document.of(codec.dumps(self._request.chat()).decode())
+
+    def __call__(self, target: str) -> bytes:
+        """Return it for a target; :raises Failure: for what a chat cannot say."""
+        document = self._document
+        return document.with_raw({"model": json.dumps(target), **self._policy.limits(document, "max_tokens")}).encode()
+
+    @property
+    def tokens(self) -> int:
+        """Return how long it is, estimated; :raises Failure: for what a chat cannot say."""
+        return estimate(self._document)
+
+    @property
+    def by_default(self) -> bool:
+        """Whether it is to think as its model's policy says: no API but chat can say how much."""
+        return self._own == UNSET and self.wish != UNSET
+
+    @property
+    def wish(self) -> m.Thinking:
+        """How much it is to think."""
+        if self._own != UNSET or not self._policy.thinking_budget:
+            return self._own
+        return self._policy.thinking(self._document)
