@@ -98,7 +98,10 @@ class ISink(Interface):
     """Where a run's answer goes, in the order ``start``, ``delta``\\ *, then ``complete`` or ``fail``; or ``whole``."""
 
     def attach(source):  # type: ignore[no-untyped-def]
-        """Name what is to pause: an object with ``pause()`` and ``resume()``, called as credit goes and comes."""
+        """Name what is to pause: an object with ``pause()`` and ``resume()``, called as credit goes and comes.
+
+        Where it has a ``usage``, that is what a run that is cancelled has used (:class:`iop.model.Usage`, or None).
+        """
 
     def start(http=None, metadata=None):  # type: ignore[no-untyped-def]
         """The answer begins; ``http`` (:class:`iop.model.HttpResponseHead`) says that bytes follow."""

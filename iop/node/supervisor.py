@@ -22,7 +22,7 @@ from iop.wire.window import Credit
 
 
 class Source(Protocol):
-    """What a run reads from, and what flow control stops."""
+    """What a run reads from, and what flow control stops; a ``usage`` it may have is what was counted until now."""
 
     def pause(self) -> None: ...
 
@@ -219,14 +219,14 @@ class NodeRun:
     def _worked(self, _: Any) -> None:
         self.working = None
         if self.cancelled:
-            self._end(m.Cancelled())
+            self._end(m.Cancelled(getattr(self._source, "usage", None)))
         elif not self.ended:
             self.fail(Failure("internal", "the adapter ended without an answer"))
 
     def _broke(self, reason: TwistedFailure) -> None:
         self.working = None
         if self.cancelled:
-            self._end(m.Cancelled())
+            self._end(m.Cancelled(getattr(self._source, "usage", None)))
         elif isinstance(reason.value, Failure):
             self.fail(reason.value)
         elif reason.check(CancelledError):
@@ -242,11 +242,11 @@ class NodeRun:
         self.cancelled = True
         if self.ended and self._waiting:  # done here, but the client did not take it all
             self._waiting.clear()
-            self._send(m.Cancelled())
+            self._send(m.Cancelled(getattr(self.end, "usage", None)))
         if self.working is not None:
             self.working.cancel()
         elif not self.ended:
-            self._end(m.Cancelled())
+            self._end(m.Cancelled(getattr(self._source, "usage", None)))
 
     def abandon(self) -> None:
         """The link is lost: stop, and wait for nobody."""

@@ -63,7 +63,7 @@ class Attempt(ABC):
 
     @property
     @abstractmethod
-    def _usage(self) -> m.Usage | None:
+    def usage(self) -> m.Usage | None:
         """What was counted until now."""
 
     # ---- flow control
@@ -120,7 +120,7 @@ class Attempt(ABC):
 
     def _fail(self, failure: Failure) -> None:
         if self._started or self._again is None or not self._again(failure):
-            self._sink.fail(failure, self._usage)
+            self._sink.fail(failure, self.usage)
         self._close(self.call)
 
     def _close(self, call: Call | None) -> None:
@@ -194,6 +194,11 @@ class Attempts:
     def start(self) -> None:
         """Make the first; :raises Failure: when there is none to make."""
         self._next()
+
+    @property
+    def usage(self) -> m.Usage | None:
+        """What the one under way has counted until now."""
+        return None if self._current is None else self._current.usage
 
     def pause(self) -> None:
         self._paused = True

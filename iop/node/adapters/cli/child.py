@@ -12,6 +12,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure as TwistedFailure
 
+from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters.cli.formats import Parser, Piece
 from iop.node.adapters.cli.processes import Processes, Started
@@ -94,6 +95,11 @@ class Child(ProcessProtocol):
         self._fail(failure)
 
     # ---- flow control -------------------------------------------------------------------------------------------
+
+    @property
+    def usage(self) -> m.Usage | None:
+        """What the program has counted until now."""
+        return self._parser.usage
 
     def pause(self) -> None:
         """Read nothing more of its stdout; a full pipe stops the child."""

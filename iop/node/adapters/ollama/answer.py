@@ -51,5 +51,5 @@ class ChatAnswer(TextAttempt):
         return self._reply.done
 
     @property
-    def _usage(self) -> m.Usage | None:
+    def usage(self) -> m.Usage | None:
         return self._reply.usage

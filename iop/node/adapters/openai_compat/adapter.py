@@ -51,7 +51,8 @@ class OpenAICompatAdapter:
 
     def run(self, run: Run, sink: Any) -> Deferred[None]:
         if self._passes(run):
-            answer = PassingAnswer(sink, strip_usage=_strips(run))
+            assert run.request.http is not None
+            answer = PassingAnswer(sink, path=run.request.http.path, strip_usage=_strips(run))
             self._ask(run, run.request.input, answer, self._backend.timers)
             sink.attach(answer)
             return answer.done

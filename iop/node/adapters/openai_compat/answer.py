@@ -13,7 +13,7 @@ from iop.headers import DROPPED
 from iop.node.adapters.attempt import Again, Attempt, TextAttempt
 from iop.node.adapters.openai_compat.assemble import Assembly
 from iop.node.adapters.openai_compat.normalize import Reader
-from iop.node.adapters.openai_compat.watch import Stream, Whole
+from iop.node.adapters.openai_compat.watch import Stream, Whole, stream_of
 
 MAX_COLLECTED: Final = 32 << 20
 """Bytes of an answer that is put together here."""
@@ -26,15 +26,25 @@ _DROPPED: Final = frozenset(name.encode() for name in DROPPED)
 
 
 class PassingAnswer(Attempt):
-    """An answer that goes on as bytes; from ``assembly``, as the document that a stream is put together into."""
+    """An answer that goes on as bytes; from ``assembly``, as the document that a stream is put together into.
 
-    __slots__ = ("_assembly", "_head", "_size", "_streaming", "_strip", "_watch")
+    :param path: what was asked, which says how a stream of it ends.
+    """
+
+    __slots__ = ("_assembly", "_head", "_path", "_size", "_streaming", "_strip", "_watch")
 
     def __init__(
-        self, sink: Any, assembly: Assembly | None = None, *, strip_usage: bool, again: Again | None = None
+        self,
+        sink: Any,
+        assembly: Assembly | None = None,
+        *,
+        path: str = m.CHAT,
+        strip_usage: bool,
+        again: Again | None = None,
     ) -> None:
         super().__init__(sink, again)
         self._assembly = assembly
+        self._path = path
         self._strip = strip_usage
         self._head = m.HttpResponseHead(200)
         self._watch: Stream | Whole = Whole()
@@ -57,7 +67,7 @@ class PassingAnswer(Attempt):
             kept = [header for header in kept if header[0] not in hops]
         self._head = m.HttpResponseHead(self._status, tuple(kept))
         if kind[:17].lower() == b"text/event-stream":
-            self._watch = Stream(self._strip and self._assembly is None)
+            self._watch = stream_of(self._path, strip_usage=self._strip and self._assembly is None)
             self._streaming = self._assembly is None
 
     def block(self, data: bytes) -> None:
@@ -80,7 +90,7 @@ class PassingAnswer(Attempt):
         return isinstance(self._watch, Stream) and self._watch.done
 
     @property
-    def _usage(self) -> m.Usage | None:
+    def usage(self) -> m.Usage | None:
         return self._watch.usage
 
     # ---- towards the sink
@@ -202,7 +212,7 @@ class NormalizedAnswer(TextAttempt):
         return self._watch is not None and self._watch.done
 
     @property
-    def _usage(self) -> m.Usage | None:
+    def usage(self) -> m.Usage | None:
         return self._reader.usage
 
 

@@ -35,9 +35,11 @@ _NULLABLE: Final = (
 
 
 def usage_of(said: Any) -> m.Usage | None:
-    """Return a ``usage`` object of the OpenAI API as tokens."""
+    """Return a ``usage`` object as tokens: of chat and its kin, of the Responses API, or of the Messages API."""
     if not isinstance(said, dict):
         return None
+    if "input_tokens" in said:
+        return _usage_of_input(said)
     prompt, completion = said.get("prompt_tokens_details"), said.get("completion_tokens_details")
     return m.Usage(
         _count(said.get("prompt_tokens")),
@@ -45,6 +47,18 @@ def usage_of(said: Any) -> m.Usage | None:
         _count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None,
         _count(completion.get("reasoning_tokens")) if isinstance(completion, dict) else None,
     )
+
+
+def _usage_of_input(said: dict[str, Any]) -> m.Usage:
+    """The same of the younger APIs. The Messages API counts what was cached beside the input, not as a part of it."""
+    given, cached = said.get("input_tokens_details"), _count(said.get("cache_read_input_tokens"))
+    made, tokens = said.get("output_tokens_details"), _count(said.get("input_tokens"))
+    if cached is None:
+        cached = _count(given.get("cached_tokens")) if isinstance(given, dict) else None
+    elif tokens is not None:
+        tokens += cached + (_count(said.get("cache_creation_input_tokens")) or 0)
+    reasoning = _count(made.get("reasoning_tokens")) if isinstance(made, dict) else None
+    return m.Usage(tokens, _count(said.get("output_tokens")), cached, reasoning)
 
 
 def _count(value: Any) -> int | None:
@@ -58,15 +72,23 @@ class Stream:
     :ivar failure: what the backend said went wrong; nothing after it is forwarded.
     """
 
-    __slots__ = ("_carry", "_strip", "done", "failure", "finish_reason", "usage")
+    __slots__ = ("_carry", "_counted", "_events", "_strip", "done", "failure", "finish_reason")
 
-    def __init__(self, strip_usage: bool) -> None:
+    def __init__(self, strip_usage: bool = False) -> None:
         self._strip = strip_usage
         self._carry = bytearray()
+        self._counted: m.Usage | None = None
+        self._events = 0
         self.done = False
         self.failure: Failure | None = None
         self.finish_reason = ""
-        self.usage: m.Usage | None = None
+
+    @property
+    def usage(self) -> m.Usage | None:
+        """What the backend counted; until it has, as many tokens of output as there were events, and none of input."""
+        if self._counted is not None or not self._events:
+            return self._counted
+        return m.Usage(None, self._events)
 
     def feed(self, data: bytes) -> bytes:
         """Take what a read brought; return what goes on to the client, often the same bytes."""
@@ -76,10 +98,35 @@ class Stream:
             end = sse.whole(data)
             self._carry += data[end:]
             data = data[:end]
-        plain = _plain(data) if data and not self.done else 0
+        plain = self._plain(data) if data and not self.done else 0
         if plain == len(data):
             return data
         return data[:plain] + b"".join(map(self._block, sse.blocks(data[plain:])))
+
+    def _plain(self, data: bytes) -> int:
+        """Return how many bytes of whole blocks are nothing but pieces of an answer: for nearly every read, all.
+
+        One search per mark over the whole read, which costs 0.1 µs a token; a JSON parser would cost 10.
+        """
+        end = len(data)
+        for mark in _MARKS:
+            at = data.find(mark, 0, end)
+            if at >= 0:
+                end = at
+        for mark, says in _NULLABLE:
+            if data.find(mark, 0, end) >= 0:
+                match = says.search(data, 0, end + len(mark))
+                end = min(end, match.start()) if match is not None else end
+        if end != len(data):
+            end = data.rfind(b"\n\n", 0, end) + 2
+            if end == 1:
+                return 0
+        events = data.count(b"\n\n", 0, end)
+        framed = data.startswith(b"data: {") and events == data.count(b"\n\ndata: {", 0, end) + 1
+        if not framed or data.find(b"\r", 0, end) >= 0:
+            return 0
+        self._events += events
+        return end
 
     def _complete_carry(self, data: bytes) -> bytes:
         """Add to the event that is not whole yet; return what is whole now. A long event is searched once."""
@@ -106,12 +153,16 @@ class Stream:
             self._carry.clear()
             left = self._block(rest.rstrip(b"\r\n") + b"\n\n") if _complete(rest) else b""
         if self.failure is None and not self.done:
-            if not self.finish_reason or not framed:
-                self.failure = Failure("upstream_error", "the backend's stream ended before its answer did")
-            else:
-                self.done = True
-                left += sse.DONE
+            left += self._last(framed)
         return left
+
+    def _last(self, framed: bool) -> bytes:
+        """Nothing said that the answer is whole: return what says so, or see that it is not."""
+        if not self.finish_reason or not framed:
+            self.failure = Failure("upstream_error", "the backend's stream ended before its answer did")
+            return b""
+        self.done = True
+        return sse.DONE
 
     def _block(self, block: bytes) -> bytes:
         if self.done or self.failure is not None:
@@ -134,11 +185,12 @@ class Stream:
             self.failure = failure_in_stream(error)
             return b""
         usage = usage_of(chunk.get("usage"))
-        self.usage = usage or self.usage
-        choices = chunk.get("choices")
+        self._counted = usage or self._counted
+        choices, finished = chunk.get("choices"), self.finish_reason
         for choice in choices if isinstance(choices, list) else ():
             reason = choice.get("finish_reason") if isinstance(choice, dict) else None
             self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
+        self._events += bool(choices) and usage is None and self.finish_reason == finished
         if not self._strip:
             return block
         if choices == []:
@@ -147,28 +199,6 @@ class Stream:
             del chunk["usage"]
             return sse.event(chunk)
         return block
-
-
-def _plain(data: bytes) -> int:
-    """Return how many leading bytes of whole blocks are nothing but pieces of an answer: for nearly every read, all.
-
-    One search per mark over the whole read, which costs 0.1 µs a token; a JSON parser would cost 10.
-    """
-    end = len(data)
-    for mark in _MARKS:
-        at = data.find(mark, 0, end)
-        if at >= 0:
-            end = at
-    for mark, says in _NULLABLE:
-        if data.find(mark, 0, end) >= 0:
-            match = says.search(data, 0, end + len(mark))
-            end = min(end, match.start()) if match is not None else end
-    if end != len(data):
-        end = data.rfind(b"\n\n", 0, end) + 2
-        if end == 1:
-            return 0
-    framed = data.startswith(b"data: {") and data.count(b"\n\n", 0, end) == data.count(b"\n\ndata: {", 0, end) + 1
-    return end if framed and data.find(b"\r", 0, end) < 0 else 0
 
 
 def _complete(block: bytes) -> bool:
@@ -181,6 +211,75 @@ def _complete(block: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+class EventStream(Stream):
+    """A stream of the Responses or of the Messages API on its way through: each event says what it is."""
+
+    __slots__ = ()
+
+    _marks: tuple[bytes, ...] = (
+        b"response.completed",
+        b"response.incomplete",
+        b"response.failed",
+        b"message_st",  # both its start and its stop
+        b"message_delta",
+        b'"error"',
+    )
+
+    def _plain(self, data: bytes) -> int:
+        return len(data) if not any(mark in data for mark in self._marks) else 0
+
+    def _chunk(self, chunk: dict[str, Any], block: bytes) -> bytes:
+        kind = chunk.get("type")
+        if kind == "error":
+            self.failure = failure_in_stream(chunk.get("error") or chunk)
+            return b""
+        whole = chunk.get("response") if kind in _ENDS else chunk.get("message")
+        self._count(usage_of(whole.get("usage") if isinstance(whole, dict) else chunk.get("usage")))
+        if kind == "response.failed":
+            error = whole.get("error") if isinstance(whole, dict) else None
+            self.failure = failure_in_stream(error)
+            return b""
+        if kind in _ENDS or kind == "message_stop":
+            self.done = True
+        return block
+
+    def _count(self, usage: m.Usage | None) -> None:
+        """Add what an event says to what earlier ones said: a message's start counts the input, its end the output."""
+        if usage is not None:
+            before = self._counted or m.Usage()
+            self._counted = m.Usage(*[was if now is None else now for was, now in zip(before, usage, strict=True)])
+
+    def _last(self, framed: bool) -> bytes:
+        self.failure = Failure("upstream_error", "the backend's stream ended before its answer did")
+        return b""
+
+
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class OpaqueStream(Stream):
+    """A stream of an API that nobody here knows: HTTP alone says where it ends."""
+
+    __slots__ = ()
+
+    def _plain(self, data: bytes) -> int:
+        return len(data)
+
+    def _last(self, framed: bool) -> bytes:
+        if framed:
+            self.done = True
+        else:
+            self.failure = Failure("upstream_error", "the backend closed the connection in the middle of its answer")
+        return b""
+
+
+def stream_of(path: str, *, strip_usage: bool) -> Stream:
+    """Return what watches a stream that answers a request at a path."""
+    if path in ("/v1/chat/completions", "/v1/completions"):
+        return Stream(strip_usage)
+    return EventStream() if path in ("/v1/responses", "/v1/messages") else OpaqueStream()
 
 
 class Whole:
