@@ -35,6 +35,38 @@ class IRecorder(Interface):
         """Take an :class:`iop.edge.record.Record`. It returns at once, waits for nothing and cannot fail."""
 
 
+class IUsageStore(Interface):
+    """Where the ledger's rows end: a database. It blocks, and is called by the ledger's threads only.
+
+    ``docs/contracts/ledger.md`` (Storage). ``insert`` and ``sums`` may be called at the same time, from two threads.
+    """
+
+    def open():  # type: ignore[no-untyped-def]
+        """Connect, and make the tables what this program needs. Called again until it works.
+
+        :raises iop.errors.Failure: ``ledger_refused`` for what will not get better: a driver that is not installed, a
+            schema that is newer than the program; ``ledger_away`` for what may.
+        """
+
+    def insert(rows):  # type: ignore[no-untyped-def]
+        """Write :class:`iop.edge.ledger.row.Row`\\ s, and leave those be whose run is there. Committed on return.
+
+        :return: how many of them this database will never take; the others are written.
+        :raises iop.errors.Failure: ``ledger_away``; nothing is written then, or all.
+        """
+
+    def sums(question):  # type: ignore[no-untyped-def]
+        """Answer an :class:`iop.edge.ledger.question.Question` with a list of its ``Sums``, in any order.
+
+        One group more than ``MOST_GROUPS`` says that there are more.
+
+        :raises iop.errors.Failure: ``ledger_away``.
+        """
+
+    def close():  # type: ignore[no-untyped-def]
+        """Let go of everything. Nothing is called after it."""
+
+
 class IAdapterFactory(Interface):
     """Makes adapters of one type; found by :attr:`name` through ``twisted.plugin``."""
 
