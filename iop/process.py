@@ -12,6 +12,7 @@ from typing import Any
 from twisted.logger import Logger
 from twisted.python.failure import Failure as TwistedFailure
 
+from iop.errors import Failure
 from iop.sockets import CannotListen
 
 _log = Logger()
@@ -70,7 +71,7 @@ def fatal(error: BaseException) -> None:
     """A service could not start: say why in a sentence, stop, and exit with status 1."""
     from twisted.internet import reactor
 
-    if isinstance(error, CannotListen):
+    if isinstance(error, CannotListen | Failure):
         _log.critical("{error}", error=str(error))
     else:
         _log.failure("could not start", failure=TwistedFailure(error))

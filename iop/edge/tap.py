@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from twisted.python import usage
 from iop import endpoints
 from iop.edge.config import STATE_DIR_WORDS, ConfigError, default_state_dir, load
 from iop.edge.config import model as config
+from iop.edge.ledger.ledger import Ledger, make_ledger
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
 from iop.edge.refresh.apply import Refresher
@@ -29,6 +32,7 @@ from iop.edge.surfaces.openai.surface import OpenAISurface
 from iop.edge.surfaces.status import pool_status, status, usage_of
 from iop.errors import Failure
 from iop.http.server import Limits, Server
+from iop.interfaces import IRecorder
 from iop.process import fatal, reload_on_hangup, settle, stop_on_signals
 from iop.reactor import install as install_reactor
 from iop.services import Drain, OrderedServices
@@ -137,6 +141,7 @@ class Edge(OrderedServices):
     :param failed: told why it could not start.
     :param files: what it was loaded from, which a refresh loads again.
     :param state_dir: what it was loaded with.
+    :ivar recorders: told of every request that has ended.
     """
 
     def __init__(
@@ -152,6 +157,12 @@ class Edge(OrderedServices):
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
         self.pool = Pool(settings, reactor)
         self.runs = Runs(settings, self.pool, self.nodes, reactor)
+        self.ledger: Ledger | None = None
+        self.recorders: list[IRecorder] = []
+        if settings.ledger.url != "none":
+            where = state_dir or default_state_dir(os.environ)
+            self.ledger = make_ledger(settings.ledger.url, where, reactor, time.time, random.random)
+            self.recorders.append(self.ledger)
         self.node_listener = NodeListener(settings.listen, self.nodes, reactor)
         self.openai: OpenAIListener | None = None
         surfaces: list[OpenAISurface] = []
@@ -180,17 +191,26 @@ class Edge(OrderedServices):
             self.nodes.query,
             self.nodes.end_session,
             self.refresher,
+            self.usage,
         )
         operators = Server(asked, reactor, console.LIMITS)
         self.console = ConsoleListener(settings.console.listen, operators, reactor)
-        listeners = (self.console, self.node_listener, self.openai)
-        super().__init__([each for each in listeners if each is not None], failed)
+        # the console is first: that nobody answers there shows that the state directory is no other edge's
+        services = (self.console, self.ledger, self.node_listener, self.openai)
+        super().__init__([each for each in services if each is not None], failed)
 
     async def status(self) -> dict[str, Any]:
         """What it is doing now, its nodes asked how they are."""
         uptime = self._reactor.seconds() - self._begun
         usage = await usage_of(self.nodes)
         return status(self.refresher.running, self.refresher.revision, uptime, self.runs, usage)
+
+    def usage(self, since: str, until: str, by: str) -> Deferred[dict[str, Any]]:
+        """What finished runs used, in an operator's words."""
+        if self.ledger is None:
+            message = "this edge keeps no usage: its configuration has `ledger.url: none`"
+            raise Failure("ledger_off", message, http_status=409)
+        return Deferred.fromCoroutine(self.ledger.usage(since, until, by))
 
     def pool_status(self) -> dict[str, Any]:
         """How its providers are, and who waits for them."""

@@ -13,7 +13,7 @@ from gateway_in_memory import Answer, Client, document, node
 from pool_claims import ask
 from refreshing import BAD, FAIL, SILENT, TAKE, World, two_nodes
 from twisted.internet import reactor as installed
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.endpoints import clientFromString
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure as TwistedFailure
@@ -22,6 +22,7 @@ from iop import model as m
 from iop.edge.surfaces.console import LIMITS, Console
 from iop.edge.surfaces.status import pool_status, status, usage_of
 from iop.edge.tap import ConsoleListener
+from iop.errors import Failure
 from iop.http.server import Server
 from iop.sockets import CannotListen
 from iop.unixsocket import listen_privately
@@ -32,9 +33,14 @@ reactor: Any = installed
 
 
 class Operator:
-    """Somebody at the console of a world."""
+    """Somebody at the console of a world.
+
+    :ivar asked: of the usage; ``keeps_usage`` says whether there is an answer.
+    """
 
     def __init__(self, made: dict[str, Any] | None = None) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.keeps_usage = True
         self.world = World(made)
         world = self.world
         self.server = Server(
@@ -45,6 +51,7 @@ class Operator:
                 world.nodes.query,
                 world.nodes.end_session,
                 world.refresher,
+                self.usage,
             ),
             world.net,
             LIMITS,
@@ -53,6 +60,10 @@ class Operator:
 
     def status(self) -> Deferred[dict[str, Any]]:
         return Deferred.fromCoroutine(self._status())
+
+    def usage(self, *words: str) -> Deferred[dict[str, Any]]:
+        self.asked.append(words)
+        return succeed({"usage": []}) if self.keeps_usage else fail(Failure("ledger_away", "away", http_status=503))
 
     async def _status(self) -> dict[str, Any]:
         world = self.world
@@ -221,6 +232,23 @@ def test_status_shows_the_revision_in_force() -> None:
     assert {each["capacity"] for each in shown["providers"]} == {7}
 
 
+# ---- usage
+
+
+def test_usage_is_asked_for() -> None:
+    operator = Operator()
+    assert operator.ask("/v1/usage").json == {"usage": []}
+    assert operator.ask("/v1/usage?by=token_ref%2Cmodel&since=7d&until=").status == 200
+    assert operator.asked == [("", "", ""), ("7d", "", "token_ref,model")]
+    operator.keeps_usage = False
+    assert error(operator.ask("/v1/usage")) == (503, "ledger_away")
+
+
+@pytest.mark.parametrize("query", ["sinse=7d", "by=model&by=day", "x", "&".join(f"by{n}=1" for n in range(99))])
+def test_usage_that_is_asked_for_wrongly(query: str) -> None:
+    assert error(Operator().ask(f"/v1/usage?{query}")) == (400, "invalid_value")
+
+
 # ---- refresh
 
 
@@ -323,6 +351,7 @@ def test_a_bug_is_an_answer_without_details(logged: Any) -> None:
         ("GET", "/", (404, "unknown_url")),
         ("GET", "/v1/models", (404, "unknown_url")),
         ("POST", "/v1/status", (405, "method_not_allowed")),
+        ("POST", "/v1/usage", (405, "method_not_allowed")),
         ("GET", "/v1/config/refresh", (405, "method_not_allowed")),
         ("PUT", "/v1/config/refresh", (405, "method_not_allowed")),
     ],

@@ -9,7 +9,7 @@ import json
 import os.path
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
@@ -65,6 +65,7 @@ class Console:
     :param pool: how its pool is.
     :param explain: the story of a run, by its id or that of its request.
     :param query: asks a node, by its id and the query's word; returns a Deferred of its report.
+    :param usage: sums what runs used, by the words ``since``, ``until`` and ``by``; returns a Deferred of a document.
     :param end_session: ends a session, by its node, adapter and name; returns a Deferred of whether there was one.
     """
 
@@ -78,6 +79,7 @@ class Console:
         query: Callable[[str, str], Deferred[dict[str, Any]]],
         end_session: Callable[[str, str, str], Deferred[dict[str, Any]]],
         refresher: Refresher,
+        usage: Callable[[str, str, str], Deferred[dict[str, Any]]],
     ) -> None:
         self._status = status
         self._pool = pool
@@ -85,9 +87,11 @@ class Console:
         self._query = query
         self._end_session = end_session
         self._refresher = refresher
+        self._usage = usage
         self._routes: Mapping[bytes, tuple[bytes, Handler]] = {
             b"/v1/status": (b"GET", self._show_status),
             b"/v1/pool": (b"GET", self._show_pool),
+            b"/v1/usage": (b"GET", self._show_usage),
             _RUNS: (b"GET", self._show_run),
             _NODES: (b"GET", self._show_node),
             b"/v1/config/refresh": (b"POST", self._refresh),
@@ -127,6 +131,10 @@ class Console:
     def _show_pool(self, exchange: Exchange) -> None:
         _answer(exchange, 200, self._pool())
 
+    def _show_usage(self, exchange: Exchange) -> None:
+        asked = self._usage(*_question(exchange.target))
+        self._answer_later(exchange, asked, "the usage could not be summed")
+
     def _show_run(self, exchange: Exchange) -> None:
         found = self._explain(unquote(exchange.path[len(_RUNS) :].decode("latin-1")))
         if found is None:
@@ -162,6 +170,19 @@ class Console:
                 self.refuse(exchange, failure)
 
         document.addCallback(lambda found: _answer(exchange, 200, found)).addErrback(failed)
+
+
+def _question(target: bytes) -> tuple[str, str, str]:
+    """Read what of the usage is asked for; :raises Failure:."""
+    words = target.partition(b"?")[2].decode("latin-1")
+    try:
+        asked = parse_qsl(words, keep_blank_values=True, max_num_fields=10)
+    except ValueError:
+        asked = [("", "")]
+    found = dict(asked)
+    if found.keys() - {"since", "until", "by"} or len(found) < len(asked):
+        raise Failure("invalid_value", "the query has `since`, `until` and `by`, each once")
+    return found.get("since", ""), found.get("until", ""), found.get("by", "")
 
 
 def _session(body: bytes) -> tuple[str, str, str]:
