@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import iop
-from iop.cli import edge_config, edge_live, edge_pool
+from iop.cli import edge_config, edge_live, edge_pool, edge_usage
 from iop.cli.foreground import run_plugin
 
 OK: Final = 0
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_rest=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     edge_live.add_to(commands, edge_config.add_to(commands), edge_pool.add_to(commands))
+    edge_usage.add_to(commands)
     run_parser = commands.add_parser(
         "run",
         help="run an edge in the foreground (run --help has its options); run explain ID says where a run went",

@@ -30,9 +30,9 @@ _END_PATIENCE: Final = 90.0
 
 def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
     """Add them to the commands of ``iop-edge`` and of ``iop-edge config``."""
-    _add_socket(add(commands, "status", "say what the edge of this machine is doing", _live(status)))
+    add_socket(add(commands, "status", "say what the edge of this machine is doing", live(status)))
     summary = "change the configuration of the running edge, or say what that would do"
-    of_refresh = add(of_config, "refresh", summary, _live(refresh))
+    of_refresh = add(of_config, "refresh", summary, live(refresh))
     of_refresh.add_argument(
         "files", nargs="*", metavar="FILE", help="read by the edge; default: the files it was started with"
     )
@@ -43,19 +43,19 @@ def add_to(commands: Any, of_config: Any, of_pool: Any) -> None:
     ):
         modes.add_argument(option, dest="mode", action="store_const", const=mode.value, help=words)
     of_refresh.set_defaults(mode=RefreshMode.DRY_RUN.value)
-    _add_socket(of_refresh)
+    add_socket(of_refresh)
     of_node = commands.add_parser("node", help="ask a node how it is", allow_abbrev=False)
     asks = of_node.add_subparsers(metavar="COMMAND", required=True)
-    of_ask = add(asks, "ask", "ask a node how it is; nothing runs there", _live(node_ask))
+    of_ask = add(asks, "ask", "ask a node how it is; nothing runs there", live(node_ask))
     of_ask.add_argument("node", metavar="NODE", help="the node's id")
     of_ask.add_argument("type", metavar="TYPE", type=str.upper, choices=_QUERIES, help="one of %(choices)s")
-    _add_socket(of_ask)
-    ends = add(asks, "end-session", "end a session of an agent, and the run of it that goes on", _live(end_session))
+    add_socket(of_ask)
+    ends = add(asks, "end-session", "end a session of an agent, and the run of it that goes on", live(end_session))
     ends.add_argument("node", metavar="NODE", help="the node's id")
     ends.add_argument("adapter", metavar="ADAPTER", help="as `node ask NODE SESSIONS` names it")
     ends.add_argument("session", metavar="SESSION_ID", help="as `node ask NODE SESSIONS` shows it")
-    _add_socket(ends)
-    _add_socket(add(of_pool, "status", "say how the providers are and who waits for them", _live(pool_status)))
+    add_socket(ends)
+    add_socket(add(of_pool, "status", "say how the providers are and who waits for them", live(pool_status)))
 
 
 def explain_parser() -> argparse.ArgumentParser:
@@ -67,12 +67,13 @@ def explain_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("id", metavar="RUN_ID", help="the run's id, or the x-request-id that its client was told")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="for people, or for programs")
-    _add_socket(parser)
-    parser.set_defaults(command=_live(explain), parser=parser)
+    add_socket(parser)
+    parser.set_defaults(command=live(explain), parser=parser)
     return parser
 
 
-def _add_socket(parser: argparse.ArgumentParser) -> None:
+def add_socket(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which edge is asked."""
     parser.add_argument("--console", metavar="SOCKET", type=_socket, help="the edge's console: a path, or unix:PATH")
     parser.add_argument(
         "--state-dir",
@@ -92,7 +93,8 @@ def _socket(words: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _console(options: argparse.Namespace) -> str:
+def console_of(options: argparse.Namespace) -> str:
+    """The path of the console that the options mean."""
     if options.console:
         return str(options.console)
     chosen = options.state_dir
@@ -100,7 +102,7 @@ def _console(options: argparse.Namespace) -> str:
     return str(state_dir / "console.sock")
 
 
-def _live(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+def live(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
     """A command that says in a sentence why there is no answer."""
 
     def run(options: argparse.Namespace) -> int:
@@ -136,7 +138,7 @@ def node_ask(options: argparse.Namespace) -> int:
 def end_session(options: argparse.Namespace) -> int:
     """``node end-session``: the session is gone then, and nobody can go on with it."""
     asked = {"node_id": options.node, "adapter": options.adapter, "session_id": options.session}
-    document = ask(_console(options), "POST", "/v1/sessions/end", asked, timeout=_END_PATIENCE)
+    document = ask(console_of(options), "POST", "/v1/sessions/end", asked, timeout=_END_PATIENCE)
     if options.format == "json":
         print_json(document)
     else:
@@ -145,7 +147,7 @@ def end_session(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace, what: str, lines: Callable[[Any, text.Paint], Iterator[str]]) -> int:
-    path = _console(options)
+    path = console_of(options)
     document = ask(path, "GET", what, timeout=_STATUS_PATIENCE)
     if options.format == "json":
         print_json(document)
@@ -153,7 +155,7 @@ def _show(options: argparse.Namespace, what: str, lines: Callable[[Any, text.Pai
     try:
         shown = list(lines(document, text.paint(sys.stdout)))
     except (KeyError, TypeError):
-        raise _other_version(path) from None
+        raise other_version(path) from None
     print("\n".join(shown))
     return OK
 
@@ -165,16 +167,16 @@ def refresh(options: argparse.Namespace) -> int:
     except OSError:
         raise Unreachable("the working directory is gone: name files by their absolute paths") from None
     asked = {"mode": options.mode, "files": files}
-    path = _console(options)
+    path = console_of(options)
     document = ask(path, "POST", "/v1/config/refresh", asked, timeout=_REFRESH_PATIENCE)
     try:
         result = RefreshResult.of_document(document)
     except (ValueError, KeyError, TypeError):
-        raise _other_version(path) from None
+        raise other_version(path) from None
     return print_result(result, options.format)
 
 
-def _other_version(path: str) -> Unreachable:
+def other_version(path: str) -> Unreachable:
     return Unreachable(f"the edge at {path} is of another version")
 
 
