@@ -94,6 +94,7 @@ class Ledger(Service):
         self._questions = 0
         self._lost = 0
         self._trouble = ("", 0)
+        self._why = ""
         self.away = False
 
     @property
@@ -126,7 +127,7 @@ class Ledger(Service):
         except WrongWords as wrong:
             raise Failure("invalid_value", str(wrong)) from None
         if not self._open or not self.running:
-            raise _away("it has not been reached yet" if self.running else "the edge is stopping")
+            raise _away((self._why or "it is being opened") if self.running else "the edge is stopping")
         if self._questions >= _MOST_QUESTIONS:
             raise Failure("ledger_busy", "other questions wait already; ask again later", http_status=429)
         self._questions += 1
@@ -308,6 +309,7 @@ class Ledger(Service):
 
     def _failed(self, why: str) -> None:
         """Try again later."""
+        self._why = why
         self._is_away(why)
         first, most = RETRY_SECONDS
         wait = min(first * 2 ** min(self._failures, 20), most) * (0.5 + self._chance() / 2)

@@ -104,8 +104,9 @@ class SQLStore:
         if self._engine.dialect.name == "sqlite" and path is not None:
             try:
                 Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                Path(path).touch(mode=0o600)  # SQLite's own mode would let others read it
             except OSError as error:
-                raise Failure("ledger_away", f"its directory cannot be made: {error.strerror}") from None
+                raise Failure("ledger_away", f"its file cannot be made: {error.strerror}") from None
         self._do(migrate)
 
     def insert(self, rows: Sequence[Row]) -> int:

@@ -155,7 +155,7 @@ def test_it_is_away_at_the_start_and_opened_later(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.database.why = "away"
     assert world.start() == [None]
-    assert "not been reached" in failure(world.later(world.ledger.usage())).message
+    assert "is away: away" in failure(world.later(world.ledger.usage())).message
     world.database.why = ""
     world.run(2)
     assert world.database.opened == 1

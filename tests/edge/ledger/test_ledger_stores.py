@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,12 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 
 # ---- SQLite and PostgreSQL as they are
+
+
+def test_sqlite_is_its_owners_alone(tmp_path: Path) -> None:
+    store = opened("sqlite:ledger.sqlite3", tmp_path)
+    assert {stat.S_IMODE(os.stat(each).st_mode) for each in tmp_path.iterdir()} == {0o600}
+    store.close()
 
 
 def test_sqlite_commits_last(tmp_path: Path) -> None:
