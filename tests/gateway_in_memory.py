@@ -269,9 +269,8 @@ class Gateway:
         self.settings = load_document(configuration or document(), state_dir=Path("/state")).config
         self.registry = Registry(self.settings.nodes, heartbeat_ms=self.settings.heartbeat_ms, clock=self.net)
         self.pool = Pool(self.settings, self.net)
-        self.runs = Runs(self.settings, self.pool, self.registry, self.net, window)
+        self.runs = Runs(self.settings, self.pool, self.registry, self.net, window, [self])
         self.records: list[Record] = []
-        self.runs.recorders.append(self)
         self.server = Server(OpenAISurface(self.settings, self.runs, self.net), self.net, limits or Limits())
         self.net.listenTCP(4610, self.registry.factory())
         self.net.listenTCP(4600, self.server)

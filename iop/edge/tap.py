@@ -156,9 +156,9 @@ class Edge(OrderedServices):
         self.drain = Drain(reactor)
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
         self.pool = Pool(settings, reactor)
-        self.runs = Runs(settings, self.pool, self.nodes, reactor)
-        self.ledger: Ledger | None = None
         self.recorders: list[IRecorder] = []
+        self.runs = Runs(settings, self.pool, self.nodes, reactor, recorders=self.recorders)
+        self.ledger: Ledger | None = None
         if settings.ledger.url != "none":
             where = state_dir or default_state_dir(os.environ)
             self.ledger = make_ledger(settings.ledger.url, where, reactor, time.time, random.random)

@@ -85,9 +85,8 @@ class World:
         loaded = load_document(document(*(nodes or (node("n1", "p1"),)), **rest)).config
         self.nodes = Registry(loaded.nodes, heartbeat_ms=10_000, clock=self.net)
         self.pool = Pool(loaded, self.net)
-        self.runs = Runs(loaded, self.pool, self.nodes, self.net, window)
+        self.runs = Runs(loaded, self.pool, self.nodes, self.net, window, [self])
         self.records: list[Record] = []
-        self.runs.recorders.append(self)
         self.net.listenTCP(4610, self.nodes.factory())
         self.end = NodeEnd(self.net, "n1")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -35,14 +35,20 @@ class Runs:
     r"""Every run of an edge.
 
     :param window: bytes of an answer that may be on their way to one client.
+    :param recorders: :class:`iop.interfaces.IRecorder`\ s: who is told of those that have ended.
     :ivar active: those that have not ended, those that wait included.
-    :ivar recorders: :class:`iop.interfaces.IRecorder`\ s: who is told of those that have.
     """
 
     log = Logger()
 
     def __init__(
-        self, settings: config.EdgeConfig, pool: Pool, nodes: Registry, clock: IReactorTime, window: int = WINDOW
+        self,
+        settings: config.EdgeConfig,
+        pool: Pool,
+        nodes: Registry,
+        clock: IReactorTime,
+        window: int = WINDOW,
+        recorders: Sequence[Any] = (),
     ) -> None:
         self.pool = pool
         self.nodes = nodes
@@ -50,7 +56,7 @@ class Runs:
         self.window = window
         self.active: set[Run] = set()
         self.draining = False
-        self.recorders: list[Any] = []
+        self.recorders = recorders
         self.sessions = Sessions()
         self._ended: deque[Run] = deque(maxlen=REMEMBERED)
         self._refused: deque[Run] = deque(maxlen=REMEMBERED_REFUSALS)
