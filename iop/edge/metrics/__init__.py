@@ -1,0 +1,1 @@
+"""What an edge counts and measures, for Prometheus. ``docs/metrics.md`` is the list for people."""
