@@ -22,12 +22,16 @@ from iop import endpoints
 from iop.edge.config import STATE_DIR_WORDS, ConfigError, default_state_dir, load
 from iop.edge.config import model as config
 from iop.edge.ledger.ledger import Ledger, make_ledger
+from iop.edge.metrics.lag import Lag
+from iop.edge.metrics.recorder import Metrics
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.pool import Pool
 from iop.edge.refresh.apply import Refresher
 from iop.edge.runs import Runs
-from iop.edge.surfaces import console
+from iop.edge.surfaces import console, metrics
 from iop.edge.surfaces.console import Console
+from iop.edge.surfaces.gauges import readings
+from iop.edge.surfaces.metrics import MetricsPage
 from iop.edge.surfaces.openai.surface import OpenAISurface
 from iop.edge.surfaces.status import pool_status, status, usage_of
 from iop.errors import Failure
@@ -101,6 +105,29 @@ def _identity(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+class MetricsListener(Service):
+    """Where Prometheus scrapes."""
+
+    log = Logger()
+
+    def __init__(self, endpoint: str, server: Server, reactor: Any) -> None:
+        self._endpoint = endpoint
+        self._server = server
+        self._reactor = reactor
+        self.port: IListeningPort | None = None
+
+    async def startService(self) -> None:
+        super().startService()
+        self.port = await listen(self._reactor, self._endpoint, self._server)
+        self.log.info("the metrics are at {where}", where=self._endpoint)
+
+    async def stopService(self) -> None:
+        super().stopService()
+        if self.port is not None:
+            await maybeDeferred(self.port.stopListening)
+        self._server.abort_all()
+
+
 class OpenAIListener(Service):
     """Where OpenAI clients connect; stopping it lets running requests finish."""
 
@@ -141,7 +168,7 @@ class Edge(OrderedServices):
     :param failed: told why it could not start.
     :param files: what it was loaded from, which a refresh loads again.
     :param state_dir: what it was loaded with.
-    :ivar recorders: told of every request that has ended.
+    :ivar recorders: every :class:`iop.interfaces.IRecorder`: told of each request when it is over.
     """
 
     def __init__(
@@ -196,8 +223,23 @@ class Edge(OrderedServices):
         operators = Server(asked, reactor, console.LIMITS)
         self.console = ConsoleListener(settings.console.listen, operators, reactor)
         # the console is first: that nobody answers there shows that the state directory is no other edge's
-        services = (self.console, self.ledger, self.node_listener, self.openai)
-        super().__init__([each for each in services if each is not None], failed)
+        children = [self.console, self.ledger, *self._measured(settings), self.node_listener, self.openai]
+        super().__init__([each for each in children if each is not None], failed)
+
+    def _measured(self, settings: config.EdgeConfig) -> list[Service]:
+        """Count and measure, and show it, if that is configured."""
+        if settings.metrics is None:
+            return []
+        counted = Metrics(time.time)
+        counted.read = lambda: readings(self.refresher.running, self.runs)
+        self.recorders.append(counted)
+        self.refresher.told = lambda result: counted.refreshed(result.status.value)
+        page = MetricsPage(counted, partial(_in_thread, self._reactor))
+        server = Server(page, self._reactor, metrics.LIMITS)
+        return [
+            MetricsListener(settings.metrics.listen, server, self._reactor),
+            Lag(self._reactor, counted.lagged),
+        ]
 
     async def status(self) -> dict[str, Any]:
         """What it is doing now, its nodes asked how they are."""

@@ -40,6 +40,7 @@ class Refresher:
     :param parts: the :class:`~iop.interfaces.IRefreshable` that follow, in their order.
     :param judge: called when all have gone over: pending runs are judged again.
     :param elsewhere: where files are read and compared: a second of that would hold every stream up.
+    :ivar told: called with what came of every refresh that was to be applied.
     """
 
     log = Logger()
@@ -56,6 +57,7 @@ class Refresher:
         elsewhere: Elsewhere,
     ) -> None:
         self.running = running
+        self.told: Callable[[RefreshResult], None] = lambda result: None
         self._revision = ""
         self._files = tuple(files)
         self._load = load
@@ -87,6 +89,7 @@ class Refresher:
         finally:
             self._turn.release()
         self._say(result, cause)
+        self.told(result)
         return result
 
     def hang_up(self) -> None:
