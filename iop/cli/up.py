@@ -20,15 +20,10 @@ from typing import Any
 import yaml
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.logger import (
-    FilteringLogObserver,
-    LogLevel,
-    LogLevelFilterPredicate,
-    globalLogBeginner,
-    textFileLogObserver,
-)
+from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure as TwistedFailure
 
+from iop import logs
 from iop.cli.demo import MODEL, DemoBackend
 from iop.cli.detect import AGENT_CAPACITY, USUAL, Agent, Found, Usual, agents, detect, public_name
 from iop.cli.embedded import configuration
@@ -146,8 +141,7 @@ def _trouble(state_dir: Path, error: OSError) -> str:
 
 def _log_to(path: Path) -> None:
     file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for as long as the process runs
-    predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
-    observer = FilteringLogObserver(textFileLogObserver(file), [predicate])
+    observer = logs.observer(file, "info", "text")
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False, discardBuffer=True)
 
 

@@ -15,10 +15,10 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
-from twisted.logger import Logger
+from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
 
-from iop import endpoints
+from iop import endpoints, logs
 from iop.edge.config import STATE_DIR_WORDS, ConfigError, default_state_dir, load
 from iop.edge.config import model as config
 from iop.edge.ledger.ledger import Ledger, make_ledger
@@ -168,6 +168,7 @@ class Edge(OrderedServices):
     :param failed: told why it could not start.
     :param files: what it was loaded from, which a refresh loads again.
     :param state_dir: what it was loaded with.
+    :ivar observer: writes the log of the application that it is given to; None leaves that to the application.
     :ivar recorders: every :class:`iop.interfaces.IRecorder`: told of each request when it is over.
     """
 
@@ -181,6 +182,7 @@ class Edge(OrderedServices):
         state_dir: Path | None = None,
     ) -> None:
         self.drain = Drain(reactor)
+        self.observer: Any = None
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
         self.pool = Pool(settings, reactor)
         self.recorders: list[IRecorder] = []
@@ -240,6 +242,13 @@ class Edge(OrderedServices):
             MetricsListener(settings.metrics.listen, server, self._reactor),
             Lag(self._reactor, counted.lagged),
         ]
+
+    # Called by Twisted.
+
+    def setServiceParent(self, parent: Any) -> None:
+        super().setServiceParent(parent)
+        if self.observer is not None:
+            parent.setComponent(ILogObserver, self.observer)
 
     async def status(self) -> dict[str, Any]:
         """What it is doing now, its nodes asked how they are."""
@@ -308,7 +317,10 @@ def makeService(options: Options) -> Edge:
     """Return the edge that the options describe."""
     from twisted.internet import reactor
 
-    edge = Edge(options["settings"], reactor, files=options["files"], state_dir=options["state-dir"])
+    settings: config.EdgeConfig = options["settings"]
+    edge = Edge(settings, reactor, files=options["files"], state_dir=options["state-dir"])
+    if options.parent is not None:
+        edge.observer = logs.of_twistd(options.parent, settings.logging.level, settings.logging.format)
     stop_on_signals(reactor, edge.drain.hurry)
     reload_on_hangup(reactor, edge.refresher.hang_up)
     settle(reactor)
