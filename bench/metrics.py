@@ -1,4 +1,4 @@
-"""What counting a request costs, and what a scrape does.
+"""What counting a request costs, what its line in the access log does, and what a scrape does.
 
     python bench/metrics.py [--requests 50000]
 
@@ -9,13 +9,18 @@ there may be. Every figure is printed with its ratio to an empty loop, or to JSO
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import time
 from collections.abc import Callable
 from typing import Any
 
+from twisted.logger import Logger
+
+from iop.edge.accesslog import AccessLog
 from iop.edge.metrics.recorder import MOST_MODELS, Metrics
 from iop.edge.record import Attempt, Record
+from iop.logs import observer
 from iop.model import Usage
 
 
@@ -65,6 +70,11 @@ def main() -> None:
     nothing = _seconds(lambda record: None, records, requests)
     counted = _seconds(metrics.record, records, requests)
     print(f"a request counted:       {counted * 1e6:8.2f} µs  ({counted / nothing:.0f} times an empty call)")
+    for form in ("text", "json"):
+        log = AccessLog()
+        log.log = Logger("access", observer=observer(io.StringIO(), "info", form))
+        written = _seconds(log.record, records, requests // 10)
+        print(f"a request logged, {form}:  {written * 1e6:8.2f} µs  ({written / nothing:.0f} times an empty call)")
     for record in _records(MOST_MODELS):
         metrics.record(record)
     text = metrics.exposition("")[0]

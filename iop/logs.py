@@ -35,6 +35,8 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 
+_SIMPLE: Final = frozenset({str, int, bool, float, type(None)})
+
 _RESERVED: Final = frozenset({"ts", "level", "ns", "msg", "exc"})
 
 _LEGACY: Final = frozenset({"message", "time", "system", "format", "failure", "isError", "logLevel"})
@@ -56,7 +58,7 @@ def redacted(event: Mapping[Any, Any]) -> Any:
     for name, value in event.items():
         if isinstance(name, str) and is_secret(name):
             changed[name] = HIDDEN
-        elif isinstance(value, Mapping):
+        elif type(value) not in _SIMPLE and isinstance(value, Mapping):
             inner = redacted(value)
             if inner is not value:
                 changed[name] = inner

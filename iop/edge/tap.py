@@ -19,6 +19,7 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python import usage
 
 from iop import endpoints, logs
+from iop.edge.accesslog import AccessLog
 from iop.edge.config import STATE_DIR_WORDS, ConfigError, default_state_dir, load
 from iop.edge.config import model as config
 from iop.edge.ledger.ledger import Ledger, make_ledger
@@ -185,7 +186,7 @@ class Edge(OrderedServices):
         self.observer: Any = None
         self.nodes = Registry(settings.nodes, heartbeat_ms=settings.heartbeat_ms, clock=reactor)
         self.pool = Pool(settings, reactor)
-        self.recorders: list[IRecorder] = []
+        self.recorders: list[IRecorder] = [AccessLog()]
         self.runs = Runs(settings, self.pool, self.nodes, reactor, recorders=self.recorders)
         self.ledger: Ledger | None = None
         if settings.ledger.url != "none":

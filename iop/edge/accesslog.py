@@ -1,0 +1,110 @@
+"""The access log: one line a request, once it is over. ``docs/contracts/openai.md`` (Access log).
+
+Never a prompt, an answer, a token or an address. What a client or a backend made up is cut, and cannot end the line
+or pass for another field of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from twisted.logger import Logger, LogLevel
+from zope.interface import implementer
+
+from iop.edge.record import Attempt, Record
+from iop.errors import printable
+from iop.interfaces import IRecorder
+
+LONGEST_NAME: Final = 200
+"""Characters that are kept of a model."""
+
+LONGEST_OUTCOME: Final = 64
+"""The same of an outcome, which may be a backend's own code."""
+
+_BY_NAME: Final = (
+    *("model", "provider", "node", "token_ref", "run", "request"),
+    *("queue_ms", "first_ms", "total_ms"),
+)
+
+
+@implementer(IRecorder)
+class AccessLog:
+    """Writes a line for each request: of the edge's own failures (5xx) a warning, of probes for debugging only."""
+
+    log = Logger()
+
+    def record(self, record: Record) -> None:
+        """Write its line; every part of it is a field of the event, too.
+
+        The line is made here: ``twisted.logger`` would take three times as long to put so many fields into a format.
+        """
+        fields = fields_of(record)
+        self.log.emit(level_of(record), "{log_text}", log_text=line_of(fields), **fields)
+
+
+def level_of(record: Record) -> Any:
+    """Return how much a request matters to whoever reads the log."""
+    if record.operation == "health":
+        return LogLevel.debug
+    return LogLevel.warn if record.status >= 500 else LogLevel.info
+
+
+def fields_of(record: Record) -> dict[str, Any]:
+    """Return what is told of a request, by name; what there is nothing to say of is left out."""
+    usage = record.usage
+    fields = {
+        "operation": record.operation,
+        "status": record.status,
+        "outcome": printable(record.outcome[:LONGEST_OUTCOME]),
+        "model": printable(record.model[:LONGEST_NAME]),
+        "provider": record.provider,
+        "node": record.node,
+        "token_ref": record.token_ref,
+        "run": record.run_id,
+        "request": record.request_id,
+        "stream": record.stream,
+        "queue_ms": record.queue_ms if record.run_id else None,
+        "first_ms": record.first_ms,
+        "total_ms": record.total_ms,
+        "input_tokens": usage.input_tokens,
+        "cached_tokens": usage.cached_input_tokens,
+        "output_tokens": usage.output_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "estimated": record.estimated,
+        "attempts": ",".join(map(_attempt, record.attempts)) if len(record.attempts) > 1 else "",
+    }
+    return {name: value for name, value in fields.items() if value or (value == 0 and value is not False)}
+
+
+def _attempt(attempt: Attempt) -> str:
+    return f"{attempt.node}/{attempt.provider}:{printable(attempt.outcome[:LONGEST_OUTCOME])}"
+
+
+def line_of(fields: Mapping[str, Any]) -> str:
+    """Return the line that tells these fields."""
+    parts = [_word(fields.get("operation", "-")), str(fields["status"]), _word(fields.get("outcome", "-"))]
+    parts += [f"{name}={_word(fields[name])}" for name in _BY_NAME if name in fields]
+    if "stream" in fields:
+        parts.append("stream")
+    if "input_tokens" in fields or "output_tokens" in fields:
+        tilde = "~" if "estimated" in fields else ""
+        taken = _tokens(tilde, fields.get("input_tokens"), fields.get("cached_tokens"), "cached")
+        given = _tokens(tilde, fields.get("output_tokens"), fields.get("reasoning_tokens"), "reasoning")
+        parts.append(f"tokens={taken}/{given}")
+    if "attempts" in fields:
+        parts.append("attempts=" + _word(fields["attempts"]))
+    return " ".join(parts)
+
+
+def _word(value: Any) -> str:
+    """A field as one word: in quotes where it could be taken for more than one."""
+    text = str(value)
+    return repr(text) if " " in text or "=" in text or '"' in text or "'" in text else text
+
+
+def _tokens(tilde: str, all: int | None, of_them: int | None, word: str) -> str:
+    """So many, so many of them cached or thought; ``~`` before a guess, ``-`` for nobody knows."""
+    if all is None:
+        return "-"
+    return f"{tilde}{all}({of_them} {word})" if of_them else f"{tilde}{all}"
