@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -282,7 +283,8 @@ def log_of(tmp_path: Path, *options: str, logging: str) -> str:
     start = "from iop.cli.foreground import twistd; twistd()"
     command = [sys.executable, "-P", "-c", start, "--nodaemon", "--pidfile=", *options, "iop-edge"]
     command += ["--config", "edge.yaml", "--state-dir", str(tmp_path / "state")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env=environ)
     assert (done.returncode, done.stderr) == (1, "")
     return done.stdout
 
@@ -303,3 +305,13 @@ def test_an_edge_logs_text_as_ever(tmp_path: Path) -> None:
     said = log_of(tmp_path, logging="{}").splitlines()
     assert "starting up." in said[0]
     assert said[0].split()[1].startswith("[twisted")
+
+
+def test_a_logger_of_the_command_line_goes_first(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "import sys\nfrom twisted.logger import textFileLogObserver\n"
+        "def logger():\n    return textFileLogObserver(sys.stdout)\n"
+    )
+    said = log_of(tmp_path, "--logger", "theirs.logger", logging="{format: json, level: critical}").splitlines()
+    assert "starting up." in said[0]
+    assert not said[0].startswith("{")

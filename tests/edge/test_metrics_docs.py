@@ -55,7 +55,7 @@ def queries() -> Iterator[str]:
         yield from (line for line in block.splitlines() if line and not line.startswith("#"))
 
 
-@pytest.mark.parametrize("query", queries())
+@pytest.mark.parametrize("query", list(queries()))
 def test_a_query_asks_for_what_there_is(query: str) -> None:
     used = re.findall(r"\b((?:iop|process)_\w+)(?:\{([^}]*)\})?", query)
     assert used
