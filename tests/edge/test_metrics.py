@@ -17,6 +17,7 @@ from iop.edge.metrics.lag import INTERVAL, Lag
 from iop.edge.metrics.live import Reading
 from iop.edge.metrics.recorder import MOST_MODELS, MOST_NODES, Metrics
 from iop.edge.record import Attempt, Record
+from iop.edge.refresh import Status
 from iop.errors import KINDS
 from iop.interfaces import IRecorder
 from iop.model import Usage
@@ -58,8 +59,14 @@ class Scraped:
 
 
 def changed(*records: Record) -> dict[tuple[str, ...], float]:
-    """What records make of metrics."""
-    return {key: value for key, value in Scraped()(*records).items() if key[0].startswith(WRITTEN)}
+    """What records make of metrics; what was there before them is left out."""
+    scraped = Scraped()
+    before = scraped()
+    return {
+        key: value
+        for key, value in scraped(*records).items()
+        if key[0].startswith(WRITTEN) and value != before.get(key) and (value or key[0] != names.REQUESTS.name)
+    }
 
 
 WRITTEN = tuple(
@@ -104,6 +111,10 @@ def test_everything_that_is_tried_again_has_its_reason() -> None:
     assert set(words.RETRIES) == {code for code, kind in KINDS.items() if kind.retryable}
     assert set(words.AUTH) == words.OUTCOMES["auth_error"]
     assert set(words.REJECTIONS) <= set(KINDS)
+
+
+def test_every_end_of_a_refresh_has_its_word() -> None:
+    assert tuple(Status) == words.RELOADS
 
 
 # ---- a request
@@ -227,6 +238,14 @@ def test_tools_as_text() -> None:
 
 def test_probes_are_not_counted() -> None:
     assert changed(Record(BEGAN, "health", "complete", 200)) == {}
+
+
+def test_what_may_happen_is_there_before_it_happens() -> None:
+    scraped = Scraped()
+    seen = scraped()
+    for key in ("iop_config_reloads_total", "rejected"), ("iop_auth_failures_total", "openai", "invalid_token"):
+        assert seen[key] == 0
+    assert scraped(RUN)["iop_requests_total", "chat", "m", "internal"] == 0
 
 
 # ---- ME-01: whatever clients send, the series stay as many

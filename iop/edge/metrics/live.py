@@ -28,23 +28,19 @@ class Reading(NamedTuple):
 
 
 class Live(Collector):
-    """Shows the readings taken last. Those of models and nodes beyond the first so many are summed.
+    """Shows what was read last. What is of models and nodes beyond the first so many is summed.
 
     :param model: makes a model's label; ``node`` a node's.
     """
 
     def __init__(self, model: Callable[[str], str], node: Callable[[str], str]) -> None:
         self._label = {"model": model, "node": node}
-        self.readings: Iterable[Reading] = ()
+        self._sums: dict[Named, dict[tuple[str, ...], float]] = {}
 
-    def describe(self) -> Iterator[Metric]:
-        """What it may show, for the registry, which allows a name once."""
-        yield from map(_family, (names.BUILD, *_LIVE))
-
-    def collect(self) -> Iterator[Metric]:
-        """Called at each look at the registry."""
+    def take(self, readings: Iterable[Reading]) -> None:
+        """Show these from now on."""
         sums: dict[Named, dict[tuple[str, ...], float]] = {metric: {} for metric in _LIVE}
-        for metric, labels, value in self.readings:
+        for metric, labels, value in readings:
             values = tuple(
                 self._label[name](label) if name in self._label else label
                 for name, label in zip(metric.labels, labels, strict=True)
@@ -52,7 +48,15 @@ class Live(Collector):
             of_metric = sums[metric]
             of_metric[values] = of_metric.get(values, 0) + value
         sums[names.BUILD] = {(iop.__version__, "edge"): 1}
-        for metric, of_metric in sums.items():
+        self._sums = sums
+
+    def describe(self) -> Iterator[Metric]:
+        """What it may show, for the registry, which allows a name once."""
+        yield from map(_family, (names.BUILD, *_LIVE))
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at each look at the registry, in whichever thread that happens."""
+        for metric, of_metric in self._sums.items():
             family = _family(metric)
             for values, value in of_metric.items():
                 family.add_metric(values, value)

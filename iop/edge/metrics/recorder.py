@@ -47,6 +47,19 @@ class _Children(dict[tuple[str, ...], Counter]):
         return child
 
 
+class _Requests(_Children):
+    """Requests by operation, model and outcome: all outcomes from the first request on.
+
+    A counter that begins at 1 has not risen, as Prometheus sees it: the first failure would alarm nobody.
+    """
+
+    def __missing__(self, values: tuple[str, ...]) -> Counter:
+        operation, model, _ = values
+        for outcome in words.OUTCOMES:
+            super().__missing__((operation, model, outcome))
+        return self[values]
+
+
 @implementer(IRecorder)
 class Metrics:
     """What an edge counts.
@@ -61,7 +74,7 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self._model = words.Capped(MOST_MODELS)
         self._node = words.Capped(MOST_NODES)
-        self._requests = _Children(self._counter(names.REQUESTS))
+        self._requests = _Requests(self._counter(names.REQUESTS))
         self._duration = self._histograms(names.DURATION)
         self._first = self._histograms(names.FIRST)
         self._per_token = self._histograms(names.PER_TOKEN)
@@ -73,15 +86,28 @@ class Metrics:
         self._retries = _Children(self._counter(names.RETRIES))
         self._fallback = _Children(self._counter(names.FALLBACK))
         self._auth = _Children(self._counter(names.AUTH))
-        self._reloads = self._counter(names.RELOADS)
+        self._reloads = _Children(self._counter(names.RELOADS))
         self._reloaded = Gauge(names.RELOADED.name, names.RELOADED.help, registry=registry)
         self._reloaded.set(now())
         self._lag = self._histograms(names.LAG)[()]
         self.read: Callable[[], Iterable[Reading]] = tuple
         self._live = Live(self._model, self._node)
         registry.register(self._live)
+        self._begin()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
+
+    def _begin(self) -> None:
+        """What has a few known words begins at 0."""
+        for counter, known in (
+            (self._rejections, words.REJECTIONS.values()),
+            (self._retries, (*words.RETRIES.values(), "other")),
+            (self._reloads, words.RELOADS),
+        ):
+            for word in known:
+                counter[word,].inc(0)
+        for reason in words.AUTH.values():
+            self._auth["openai", reason].inc(0)
 
     def _counter(self, named: Named) -> Counter:
         return Counter(named.name, named.help, named.labels, registry=self._registry)
@@ -145,16 +171,18 @@ class Metrics:
 
     def _tried(self, attempts: tuple[Attempt, ...]) -> None:
         for attempt in attempts:
-            node = self._node(attempt.node) if attempt.node else words.UNKNOWN
-            self._attempts[node, words.outcome_of(attempt.outcome)].inc()
+            self._attempts[self._node(attempt.node), words.outcome_of(attempt.outcome)].inc()
         for attempt in attempts[:-1]:
             self._retries[words.RETRIES.get(attempt.outcome, "other"),].inc()
 
     # ---- what else happens --------------------------------------------------------------------------------------
 
     def refreshed(self, outcome: str) -> None:
-        """A refresh that was to be applied is over: ``applied``, ``restart_required`` or ``rejected``."""
-        self._reloads.labels(outcome).inc()
+        """A refresh that was to be applied is over.
+
+        :param outcome: one of :data:`~iop.edge.metrics.words.RELOADS`.
+        """
+        self._reloads[outcome,].inc()
         if outcome == "applied":
             self._reloaded.set(self._now())
 
@@ -166,7 +194,7 @@ class Metrics:
 
     def look(self) -> None:
         """Read the live gauges: what :meth:`exposition` shows of them, in whichever thread it is called."""
-        self._live.readings = tuple(self.read())
+        self._live.take(self.read())
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics as text, and its content type.

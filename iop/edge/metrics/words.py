@@ -87,6 +87,9 @@ AUTH: Final = {
     "host_not_allowed": "host",
 }
 
+RELOADS: Final = ("applied", "restart_required", "rejected")
+"""How a refresh ends: the values of :class:`iop.edge.refresh.model.Status`."""
+
 FALLBACKS: Final = frozenset({"parsed", "plain_text"})
 
 SURFACES: Final = frozenset({"openai", "a2a"})
