@@ -23,6 +23,7 @@ OUTCOMES: Final[dict[str, frozenset[str]]] = {
             "workspace_invalid",
             "model_not_found",
             "unknown_url",
+            "unsupported_parameter",
             "method_not_allowed",
             "request_timeout",
             "session_busy",

@@ -12,6 +12,7 @@ import pytest
 from gateway_in_memory import document
 from twisted.internet import reactor as installed
 
+from iop.edge.accesslog import AccessLog
 from iop.edge.config import load_document
 from iop.edge.tap import Edge
 from iop.errors import Failure
@@ -34,7 +35,8 @@ def test_an_edge_has_its_ledger_among_those_that_are_told(tmp_path: Path) -> Non
 
 def test_none_switches_it_off(tmp_path: Path) -> None:
     made = edge(tmp_path, "none")
-    assert (made.ledger, made.recorders) == (None, [])
+    assert made.ledger is None
+    assert [type(recorder) for recorder in made.recorders] == [AccessLog]
     with pytest.raises(Failure, match="keeps no usage") as caught:
         made.usage("", "", "")
     assert caught.value.code == "ledger_off"
