@@ -46,7 +46,7 @@ def endless_model(work: Path) -> Path:
 def _backends(work: Path, endless_model: Path) -> dict[str, Backend]:
     tiny_model.write(work / "tiny.gguf")
     started = {
-        "tiny": Backend("tiny", work, "llama_server.py", work / "tiny.gguf", "tiny", PORT, 2048),
+        "tiny": Backend("tiny", work, "llama_server.py", work / "tiny.gguf", "tiny", PORT, 2048, "embedding"),
         "endless": Backend("endless", work, "llama_server.py", endless_model, "endless", PORT, 32768),
     }
     return {name: backend.ready() for name, backend in started.items()}
@@ -54,7 +54,7 @@ def _backends(work: Path, endless_model: Path) -> dict[str, Backend]:
 
 @pytest.fixture(scope="session")
 def tiny(_backends: dict[str, Backend]) -> Backend:
-    """llama.cpp with a model that says one sentence, or calls a tool."""
+    """llama.cpp with a model that says one sentence, or calls a tool; it embeds, too."""
     return _backends["tiny"]
 
 
