@@ -1,18 +1,21 @@
-"""Real agents behind a real gateway, their models a mock on loopback; ``tox -e real`` installs them."""
+"""Real agents behind a real gateway, real clients before it; ``tox -e real`` installs them.
+
+The agents' models are a mock on loopback, the clients' is llama.cpp with a tiny model.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import real_gateway
+import tiny_model
 from agents import AGENTS, Agent, provider
 from aimock import Mock
-from install import PACKAGES
-from real_gateway import Gateway
+from packages import program
+from real_gateway import PORT, Backend, Gateway
 from running import Child, end_all
 
 AIMOCK = "@copilotkit/aimock"
@@ -29,19 +32,6 @@ def _children_end() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("real")
-
-
-def program(package: str, command: str) -> Path:
-    """Return a command that npm has installed, in the version that was asked for; skip when it has not."""
-    folder = Path(os.environ.get("IOP_REAL_NPM", "node_modules-not-installed")) / "node_modules"
-    wanted = json.loads(PACKAGES.read_text())["dependencies"][package]
-    try:
-        found = json.loads((folder / package / "package.json").read_text())["version"]
-    except OSError:
-        pytest.skip(f"npm has not installed {package}")
-    if found != wanted:
-        pytest.skip(f"{package} {found} is installed, and {wanted} is asked for")
-    return folder / ".bin" / command
 
 
 def installed(agent: Agent) -> Path | None:
@@ -75,6 +65,23 @@ def gateway(work: Path, mock: Mock, mark: str) -> Iterator[Gateway]:
         if command is not None:
             providers.append(provider(agent, command, work / agent.name, mock.url, mark))
     made = Gateway(work / "gateway", *providers)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def tiny(work: Path) -> Backend:
+    """llama.cpp with a model that says one sentence, or calls a tool; it embeds, too."""
+    tiny_model.write(work / "tiny.gguf")
+    return Backend("tiny", work, "llama_server.py", work / "tiny.gguf", "tiny", PORT, 4096, "embedding").ready()
+
+
+@pytest.fixture(scope="session")
+def models(work: Path, tiny: Backend) -> Iterator[Gateway]:
+    """One edge and one node before llama.cpp."""
+    made = Gateway(work / "models", real_gateway.provider("tiny", tiny, "llama_cpp", capacity=2))
     try:
         yield made.start()
     finally:
