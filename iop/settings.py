@@ -238,7 +238,7 @@ TRANSLATED_APIS: Final = ("responses", "messages")
 NATIVE_APIS: Final[Mapping[str, tuple[str, ...]]] = {
     "vllm": TRANSLATED_APIS,
     "sglang": TRANSLATED_APIS,
-    "llama_cpp": TRANSLATED_APIS,
+    "llama_cpp": ("messages",),  # its Responses events have no index, which SDKs need
     "lm_studio": ("responses",),
     "openai": ("responses",),
     "seulgivibe_openai": ("responses",),
