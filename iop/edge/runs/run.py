@@ -41,6 +41,13 @@ def _unserved() -> Failure:
     return Failure("unknown_url", "no provider of the model serves this")
 
 
+_WRITTEN: Final = frozenset({"chat", "completion", "responses", "messages"})
+"""Operations whose answers are text, of so many tokens."""
+
+_CHARACTERS: Final = 4
+"""Of a token, about, where nobody counted."""
+
+
 class Ask(NamedTuple):
     """What a surface wants run.
 
@@ -152,6 +159,7 @@ class Run(Claim):
         "_patience",
         "_pieces",
         "_rules",
+        "_said",
         "_service",
         "_status",
         "_window",
@@ -185,7 +193,7 @@ class Run(Claim):
         self.ended_at = 0
         self.first_at: int | None = None
         self._fallback = ""
-        self._pieces = 0
+        self._pieces = self._said = 0
         self._status = 499
 
     @property
@@ -281,7 +289,7 @@ class Run(Claim):
         self._rules = RunRules()
         self._window = Window(self._service.window)
         self._attempted(_outcome(failure))
-        self.first_at, self._pieces = None, 0
+        self.first_at, self._pieces, self._said = None, 0, 0
         if not self._service.pool.again(self, lease, failure, _verdict(failure)):
             return False
         self._service.log.info(
@@ -364,6 +372,8 @@ class Run(Claim):
             if not self._pieces:
                 self.first_at = self._service.pool.now()
             self._pieces += 1
+            if not event.body:  # type: ignore[union-attr]
+                self._said += len(event.text) + len(event.reasoning)  # type: ignore[union-attr]
             answer.delta(event)  # type: ignore[arg-type]
             return
         try:
@@ -454,7 +464,7 @@ class Run(Claim):
         ask = self._ask
         assert ask is not None
         who, arrived, ended, first = ask.principal, self.arrived, self.ended_at, self.first_at
-        counted, estimated = self._tokens(usage)
+        counted, estimated = self._tokens(ask.operation, usage)
         attempts = tuple([Attempt(x.node, x.provider, x.outcome) for x in self.trail if type(x) is Attempted])
         node, provider, _ = attempts[-1] if attempts else ("", "", "")
         return Record(
@@ -482,14 +492,17 @@ class Run(Claim):
             attempts=attempts,
         )
 
-    def _tokens(self, usage: m.Usage | None) -> tuple[m.Usage, bool]:
+    def _tokens(self, operation: str, usage: m.Usage | None) -> tuple[m.Usage, bool]:
         """Return what the backend counted, else a guess: nothing where there was no answer. Whether it is a guess."""
         if usage is not None and usage.input_tokens is not None:
             return usage, False
         if self.first_at is None:
             return m.Usage(0, 0), False
-        said = self._pieces if usage is None or usage.output_tokens is None else usage.output_tokens
-        return m.Usage(self.tokens, said), True
+        if usage is not None and usage.output_tokens is not None:
+            return m.Usage(self.tokens, usage.output_tokens), True
+        if operation not in _WRITTEN:
+            return m.Usage(self.tokens, 0), True
+        return m.Usage(self.tokens, self._said // _CHARACTERS or self._pieces), True
 
 
 def _outcome(failure: Failure) -> str:

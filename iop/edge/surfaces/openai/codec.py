@@ -108,8 +108,11 @@ class Errand(NamedTuple):
             )
         if "\0" in workspace or len(workspace) > 4096:
             raise Failure("invalid_value", "a workspace is the path of a directory", param="metadata.workspace")
-        return cls(session, workspace, {k: v for k, v in given.items() if not k.startswith("openai_")})
+        return cls(session, workspace, {k: v for k, v in given.items() if not k.startswith(_OURS)})
 
+
+_OURS: Final = ("openai_", "traceparent", "tracestate")
+"""How members of a run's metadata begin that mean something to nodes: no client says them."""
 
 _SESSION: Final = b"x-iop-session"
 _WORKSPACE: Final = b"x-iop-workspace"
