@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -85,7 +85,7 @@ class Runs:
                 self._bind(run, ask.session_id)
             if ask.chat is None:
                 self._only_native(run, ask)
-            elif ask.operation in TRANSLATED_APIS and not self.has_native(ask.model, ask.operation, all):
+            elif ask.operation in TRANSLATED_APIS and (ask.translated or self._translates(run, ask)):
                 ask.chat(ask.model)  # what is wrong with it is told before it waits
             lease = self.pool.admit(run)
         except Failure as failure:
@@ -107,10 +107,15 @@ class Runs:
             run.ruled_out = self.sessions.begin(session_id, group)
             run.session_id = session_id
 
-    def has_native(self, model: str, operation: str, quantity: Callable[[Iterable[bool]], bool] = any) -> bool:
-        """Whether any (or all) of a model's providers have an API themselves."""
+    def can_pass(self, model: str, operation: str) -> bool:
+        """Whether a provider of a model that has an API itself may serve."""
         group = self.pool.groups.get(model)
-        return group is not None and quantity([operation in resource.native for resource in group.resources])
+        return group is not None and any(operation in r.native and r.candidate for r in group.resources)
+
+    def _translates(self, run: Run, ask: Ask) -> bool:
+        """Whether a run may go to a provider that does not have its API."""
+        group = self.pool.groups.get(run.model)
+        return group is not None and any(ask.operation not in resource.native for resource in group.resources)
 
     def _only_native(self, run: Run, ask: Ask) -> None:
         """Rule out the providers that do not have its API; :raises Failure: where none has."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -17,19 +16,13 @@ from iop.edge.config import model as config
 from iop.edge.pool.estimate import estimate
 from iop.edge.record import Record
 from iop.edge.runs import Ask, Runs, new_id
-from iop.edge.surfaces.openai import codec
+from iop.edge.surfaces.openai import codec, questions
 from iop.edge.surfaces.openai.answer import SurfaceAnswer
-from iop.edge.surfaces.openai.apis.chat import ChatRequest
-from iop.edge.surfaces.openai.apis.completions import CompletionRequest
-from iop.edge.surfaces.openai.apis.embeddings import EmbeddingsRequest
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.messages import CountTokensRequest, MessagesRequest, count_document, error_document
-from iop.edge.surfaces.openai.apis.passing import PassingRequest
-from iop.edge.surfaces.openai.apis.responses import ResponsesRequest
-from iop.edge.surfaces.openai.apis.shape import Request
+from iop.edge.surfaces.openai.apis.messages import count_document, error_document
 from iop.edge.surfaces.openai.auth import Gate
 from iop.edge.surfaces.openai.policy import Policy
-from iop.edge.surfaces.openai.translation import AsChat
+from iop.edge.surfaces.openai.questions import Question
 from iop.errors import Failure
 from iop.http.server import Exchange
 from iop.interfaces import IRefreshable
@@ -108,11 +101,11 @@ class OpenAISurface:
         self.commit(self.prepare(settings))
         models = {b"GET": Route(self._list_models, "models")}
         self._routes: dict[bytes, dict[bytes, Route]] = {
-            b"/v1/chat/completions": {b"POST": Route(self._chat, "chat")},
-            b"/v1/completions": {b"POST": Route(self._complete, "completion")},
-            b"/v1/embeddings": {b"POST": Route(self._embed, "embedding")},
-            b"/v1/responses": {b"POST": Route(self._respond_to, "responses")},
-            b"/v1/messages": {b"POST": Route(self._message, "messages", anthropic=True)},
+            b"/v1/chat/completions": {b"POST": Route(self._running(questions.chat), "chat")},
+            b"/v1/completions": {b"POST": Route(self._running(questions.completion), "completion")},
+            b"/v1/embeddings": {b"POST": Route(self._running(questions.embedding), "embedding")},
+            b"/v1/responses": {b"POST": Route(self._running(questions.responses), "responses")},
+            b"/v1/messages": {b"POST": Route(self._running(questions.messages), "messages", anthropic=True)},
             b"/v1/messages/count_tokens": {b"POST": Route(self._count_tokens, "messages", anthropic=True)},
             b"/v1/models": models,
             b"/v1/models/": models,
@@ -277,107 +270,70 @@ class OpenAISurface:
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
-    def _chat(self, exchange: Exchange, context: Context) -> None:
-        request = ChatRequest.parse(exchange.body)
-        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
-        self._run(exchange, context, request, native, native, strips_usage=request.strips_usage)
-
-    def _complete(self, exchange: Exchange, context: Context) -> None:
-        request = CompletionRequest.parse(exchange.body)
-        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
-        chat = None if request.only_native else AsChat(request, self._policy(request))
-        self._run(exchange, context, request, native, chat, strips_usage=request.strips_usage, unserved=_one_text_only)
-
-    def _respond_to(self, exchange: Exchange, context: Context) -> None:
-        request = ResponsesRequest.parse(exchange.body)
-        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_output_tokens"))
-        self._run(exchange, context, request, native, AsChat(request, self._policy(request)))
-
-    def _message(self, exchange: Exchange, context: Context) -> None:
-        request = MessagesRequest.parse(exchange.body)
-        native = partial(request.native, changes=self._policy(request).limits(request.document, "max_tokens"))
-        self._run(exchange, context, request, native, AsChat(request, self._policy(request), request.thinking))
+    def _running(self, read: Callable[[bytes, questions.Policies], Question]) -> Handler:
+        """Return what runs the requests of one API."""
+        return lambda exchange, context: self._run(exchange, context, read(exchange.body, self._policies))
 
     def _count_tokens(self, exchange: Exchange, context: Context) -> None:
         """Let a backend count that can; else the estimate is the answer."""
-        request = CountTokensRequest.parse(exchange.body)
-        if request.model not in self._models:
+        question, chat = questions.count_tokens(exchange.body)
+        model = question.request.model
+        if model not in self._models:
             raise Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
-        if self._runs.has_native(request.model, "messages"):
-            self._run(exchange, context, request, partial(request.native, changes={}), None, tokens=0)
+        if self._runs.can_pass(model, "messages"):
+            self._run(exchange, context, question)
         else:
-            self._respond(exchange, context, codec.dumps(count_document(AsChat(request, _NO_POLICY).tokens)))
-
-    def _embed(self, exchange: Exchange, context: Context) -> None:
-        request = EmbeddingsRequest.parse(exchange.body)
-        native = partial(request.native, changes={})
-        self._run(exchange, context, request, native, None, corrected=request.corrected)
+            self._respond(exchange, context, codec.dumps(count_document(chat.tokens)))
 
     def _pass(self, exchange: Exchange, context: Context) -> None:
-        kind = exchange.header(b"content-type") or b""
+        kind = (exchange.header(b"content-type") or b"").decode("latin-1")
         try:
-            request = PassingRequest.parse(exchange.body, kind)
+            question = questions.passing(exchange.body, kind)
         except Failure:
             if exchange.path.split(b"/", 3)[2] in KNOWN:
                 raise
             raise self._nothing_at(exchange.path) from None
-        extra = (("content-type", kind.decode("latin-1")),) if request.span is not None else ()
-        self._run(exchange, context, request, partial(request.native, changes={}), None, headers=extra)
+        self._run(exchange, context, question)
 
-    def _policy(self, request: Request) -> Policy:
-        return self._policies.get(request.model, _NO_POLICY)
-
-    def _run(
-        self,
-        exchange: Exchange,
-        context: Context,
-        request: Request,
-        native: Callable[[str], bytes],
-        chat: Callable[[str], bytes] | AsChat | None,
-        *,
-        headers: m.Headers = (),
-        strips_usage: bool = False,
-        unserved: Callable[[], Failure] | None = None,
-        corrected: Callable[[bytes], bytes] | None = None,
-        tokens: int | None = None,
-    ) -> None:
-        """Run a request; see :class:`iop.edge.runs.Ask`."""
+    def _run(self, exchange: Exchange, context: Context, question: Question) -> None:
         assert context.route is not None
+        request, runs = question.request, self._runs
         errand = codec.Errand.parse(request.document, exchange.headers)
-        translated = False
-        if isinstance(chat, AsChat):
-            wish, translated = chat.wish, chat.by_default
-        else:
-            wish = self._policy(request).thinking(request.document)
         principal, id = context.principal, context.request_id.decode("ascii")
-        runs, clock = self._runs, self._clock
+        headers = codec.forwarded(exchange.headers, id)
+        if question.content_type:
+            headers += (("content-type", question.content_type),)
         answer = SurfaceAnswer(
-            exchange, context.headers, runs.window, clock, request, corrected=corrected, expose=self._expose
+            exchange,
+            context.headers,
+            runs.window,
+            self._clock,
+            request,
+            corrected=question.corrected,
+            expose=self._expose,
         )
         ask = Ask(
             model=request.model,
             operation=context.route.operation,
-            native=native,
-            chat=chat,
-            http=m.HttpRequestHead(
-                "POST", exchange.path.decode("latin-1"), (*codec.forwarded(exchange.headers, id), *headers)
-            ),
+            native=question.native,
+            chat=question.chat,
+            http=m.HttpRequestHead("POST", exchange.path.decode("latin-1"), headers),
             principal=principal,
             stream=request.stream,
             secret_headers=context.secret_headers,
-            metadata={**errand.metadata, **codec.STRIP_USAGE} if strips_usage else errand.metadata,
+            metadata={**errand.metadata, **codec.STRIP_USAGE} if question.strips_usage else errand.metadata,
             request_id=id,
-            tokens=estimate(request.document) if tokens is None else tokens,
-            thinking=wish,
-            translated=translated,
+            tokens=estimate(request.document) if question.tokens is None else question.tokens,
+            thinking=question.thinking,
+            translated=question.translated,
             session_id=codec.session_of("" if principal is None else principal.principal_ref, errand.session_id),
             workspace=errand.workspace,
             trace=codec.trace_of(exchange.headers),
         )
-        if unserved is not None:
-            ask = ask._replace(unserved=unserved)
+        if question.unserved is not None:
+            ask = ask._replace(unserved=question.unserved)
         context.counted = True
-        answer.run = self._runs.start(ask, answer)
+        answer.run = runs.start(ask, answer)
 
     # ---- what needs no run --------------------------------------------------------------------------------------
 
@@ -401,14 +357,6 @@ class OpenAISurface:
             self._respond(exchange, context, b'{"status":"no provider can serve"}', 503)
 
 
-_NO_POLICY: Final = Policy()
-
-
 def _passes(path: bytes) -> bool:
     """Whether requests at a path are passed on to a backend without being known here."""
     return _PASSING.fullmatch(path) is not None and path.split(b"/", 3)[2] not in STATEFUL
-
-
-def _one_text_only() -> Failure:
-    message = "the model's providers take one prompt, as text, without n, best_of, logprobs, echo and suffix"
-    return Failure("invalid_value", message, param="prompt")

@@ -1,0 +1,110 @@
+"""What each API's request asks to be run: read from a body, under its model's policy. Pure.
+
+``docs/contracts/openai.md`` (Endpoints).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from iop import model as m
+from iop.edge.surfaces.openai.apis.chat import ChatRequest
+from iop.edge.surfaces.openai.apis.completions import CompletionRequest
+from iop.edge.surfaces.openai.apis.embeddings import EmbeddingsRequest
+from iop.edge.surfaces.openai.apis.messages import CountTokensRequest, MessagesRequest
+from iop.edge.surfaces.openai.apis.passing import PassingRequest
+from iop.edge.surfaces.openai.apis.responses import ResponsesRequest
+from iop.edge.surfaces.openai.apis.shape import Request
+from iop.edge.surfaces.openai.policy import Policy
+from iop.edge.surfaces.openai.translation import UNSET, AsChat
+from iop.errors import Failure
+
+Policies = Mapping[str, Policy]
+"""By model."""
+
+NO_POLICY: Final = Policy()
+
+
+class Question(NamedTuple):
+    """A request, and what :class:`iop.edge.runs.Ask` needs of it.
+
+    :ivar strips_usage: the client is not to see the usage that the backend is asked for.
+    :ivar corrected: makes of a backend's whole answer what was asked for.
+    :ivar content_type: of the body; "" for JSON.
+    :ivar tokens: how long it counts as; None: as it is estimated.
+    """
+
+    request: Request
+    native: Callable[[str], bytes]
+    chat: Callable[[str], bytes] | None = None
+    thinking: m.Thinking = UNSET
+    translated: bool = False
+    strips_usage: bool = False
+    unserved: Callable[[], Failure] | None = None
+    corrected: Callable[[bytes], bytes] | None = None
+    content_type: str = ""
+    tokens: int | None = None
+
+
+def chat(body: bytes, policies: Policies) -> Question:
+    """A chat completion; :raises Failure: ``invalid_json``, ``invalid_value``, as all of these do."""
+    request = ChatRequest.parse(body)
+    policy = policies.get(request.model, NO_POLICY)
+    native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
+    thinking = policy.thinking(request.document)
+    return Question(request, native, native, thinking, strips_usage=request.strips_usage)
+
+
+def completion(body: bytes, policies: Policies) -> Question:
+    """A text that goes on; as a chat it is one message."""
+    request = CompletionRequest.parse(body)
+    policy = policies.get(request.model, NO_POLICY)
+    native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
+    as_chat = None if request.only_native else AsChat(request, policy)
+    thinking = UNSET if as_chat is None else as_chat.wish
+    strips = request.strips_usage
+    return Question(request, native, as_chat, thinking, strips_usage=strips, unserved=_one_text_only)
+
+
+def _one_text_only() -> Failure:
+    message = "the model's providers take one prompt, as text, without n, best_of, logprobs, echo and suffix"
+    return Failure("invalid_value", message, param="prompt")
+
+
+def embedding(body: bytes, policies: Policies) -> Question:
+    """Vectors; no provider that lacks the API can make them of a chat."""
+    request = EmbeddingsRequest.parse(body)
+    return Question(request, partial(request.native, changes={}), corrected=request.corrected)
+
+
+def responses(body: bytes, policies: Policies) -> Question:
+    """A response of OpenAI's younger API. A default for thinking makes a chat of it: nothing else can say how much."""
+    request = ResponsesRequest.parse(body)
+    policy = policies.get(request.model, NO_POLICY)
+    native = partial(request.native, changes=policy.limits(request.document, "max_output_tokens"))
+    as_chat = AsChat(request, policy)
+    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default)
+
+
+def messages(body: bytes, policies: Policies) -> Question:
+    """A message of Anthropic's API; the same holds for thinking."""
+    request = MessagesRequest.parse(body)
+    policy = policies.get(request.model, NO_POLICY)
+    native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
+    as_chat = AsChat(request, policy, request.thinking)
+    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default)
+
+
+def count_tokens(body: bytes) -> tuple[Question, AsChat]:
+    """How long such a message is: the question for a backend that counts, and the chat that is estimated instead."""
+    request = CountTokensRequest.parse(body)
+    return Question(request, partial(request.native, changes={}), tokens=0), AsChat(request, NO_POLICY)
+
+
+def passing(body: bytes, content_type: str) -> Question:
+    """A request of an API that is not known here."""
+    request = PassingRequest.parse(body, content_type.encode("latin-1"))
+    kind = content_type if request.span is not None else ""
+    return Question(request, partial(request.native, changes={}), content_type=kind)
