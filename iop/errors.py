@@ -123,4 +123,6 @@ class Failure(Exception):
 
 def printable(words: str) -> str:
     """Somebody else's words, fit for a line of a log or a terminal: whatever moves a cursor is a question mark."""
+    if words.isprintable():
+        return words
     return "".join(character if character.isprintable() else "?" for character in words)

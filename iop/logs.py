@@ -24,6 +24,7 @@ from twisted.logger import (
     LogLevelFilterPredicate,
     formatEvent,
     formatEventAsClassicLogText,
+    formatTime,
 )
 from twisted.python.logfile import LogFile
 
@@ -68,8 +69,12 @@ def redacted(event: Mapping[Any, Any]) -> Any:
 def json_line(event: LogEvent) -> str:
     """Return an event as one line: its time, level and namespace, its message, its fields, its traceback as a string.
 
-    Whatever the fields are, it is ASCII, one line, and JSON.
+    Whatever the fields are, it is ASCII, one line, and JSON. An event with ``log_fields`` has no others; whoever made
+    it answers for what is in them.
     """
+    if "log_fields" in event:
+        head = {"ts": _time(event["log_time"]), "level": event["log_level"].name, "ns": event["log_namespace"]}
+        return json.dumps({**head, "msg": event["log_text"], **event["log_fields"]}) + "\n"
     event = redacted(event)
     failure = event.get("log_failure")
     level = event.get("log_level")
@@ -93,7 +98,15 @@ def json_line(event: LogEvent) -> str:
 
 def text_line(event: LogEvent) -> str | None:
     """Return an event as ``twistd`` writes it; None for one without a word."""
+    if "log_fields" in event:  # one for each request: it must be cheap
+        head = f"{_second(int(event['log_time']))} [{event['log_namespace']}#{event['log_level'].name}] "
+        return f"{head}{event['log_text']}\n"
     return formatEventAsClassicLogText(redacted(event))
+
+
+@lru_cache(2)
+def _second(time: int) -> str:
+    return formatTime(time)
 
 
 def _is_field(name: str) -> bool:

@@ -35,12 +35,12 @@ class AccessLog:
     log = Logger()
 
     def record(self, record: Record) -> None:
-        """Write its line; every part of it is a field of the event, too.
+        """Write its line, or its fields (:mod:`iop.logs`).
 
         The line is made here: ``twisted.logger`` would take three times as long to put so many fields into a format.
         """
         fields = fields_of(record)
-        self.log.emit(level_of(record), "{log_text}", log_text=line_of(fields), **fields)
+        self.log.emit(level_of(record), "{log_text}", log_text=line_of(fields), log_fields=fields)
 
 
 def level_of(record: Record) -> Any:
