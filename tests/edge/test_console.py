@@ -19,9 +19,9 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure as TwistedFailure
 
 from iop import model as m
+from iop.edge.listeners import ConsoleListener
 from iop.edge.surfaces.console import LIMITS, Console
 from iop.edge.surfaces.status import pool_status, status, usage_of
-from iop.edge.tap import ConsoleListener
 from iop.errors import Failure
 from iop.http.server import Server
 from iop.sockets import CannotListen
