@@ -17,6 +17,8 @@ LONGEST: Final = 400
 LARGEST: Final = 10**12
 """Of one number that is summed: a million of the largest still fit 64 bits."""
 
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
 _LATEST: Final = 253_402_300_799_999  # the year 9999 ends
 
 
@@ -52,7 +54,7 @@ class Row(NamedTuple):
 
     def line(self) -> bytes:
         """Return its line in the spool."""
-        return json.dumps(self._asdict(), separators=(",", ":")).encode() + b"\n"
+        return (_encode(self._asdict()) + "\n").encode()
 
 
 COLUMNS: Final = Row._fields

@@ -9,8 +9,9 @@ from __future__ import annotations
 import fcntl
 import os
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -63,6 +64,8 @@ class Spool:
         self._read = 0  # bytes in the file that the database has
         self._size = 0  # bytes in the file that are whole lines
         self._held: list[Row] = []
+        self._fresh: deque[tuple[Row, int]] = deque()  # the last rows of the file, with the lengths of their lines
+        self._fresh_at = 0  # where they begin, counted as a batch's end
         self.trouble = ""
         self.dropped = 0
 
@@ -84,6 +87,7 @@ class Spool:
             fit = self._fitting(lines)
             if fit:
                 self._write(b"".join(lines[:fit]))
+                self._remember([*self._held, *rows][:fit], lines)
         except (OSError, Failure) as error:
             self.trouble = _why(error)
             kept = min(len(rows), self._most_held - len(self._held))
@@ -94,11 +98,24 @@ class Spool:
         self._held.clear()
         self.dropped += len(lines) - fit
 
+    def _remember(self, rows: Sequence[Row], lines: Sequence[bytes]) -> None:
+        """Keep rows that have just been written, so that they need not be read again; not of a database long away."""
+        if len(self._fresh) + len(rows) > self._most_held:
+            self._fresh.clear()
+            return
+        lengths = [len(line) for line, _ in zip(lines, rows, strict=False)]
+        if not self._fresh:
+            self._fresh_at = self._base + self._size - sum(lengths)
+        self._fresh.extend(zip(rows, lengths, strict=True))
+
     def take(self, most: int) -> Batch | None:
         """Return the next rows for the database, so many at most; None when it has all. Lines that are none go by."""
         if self._read == self._size:
             return Batch(self._held[:most], self._base + self._read) if self._held else None
         left = self._size - self._read
+        if self._fresh and self._fresh_at == self._base + self._read:
+            fresh = list(islice(self._fresh, most))
+            return Batch([row for row, _ in fresh], self._fresh_at + sum([length for _, length in fresh]))
         try:
             data = os.pread(self._file, min(left, 1024 * most), self._read)
             if b"\n" not in data:
@@ -116,6 +133,8 @@ class Spool:
             gone = {row.run_id for row in batch.rows}
             self._held = [row for row in self._held if row.run_id not in gone]
         self._read = max(self._read, batch.end - self._base)
+        while self._fresh and self._fresh_at < batch.end:
+            self._fresh_at += self._fresh.popleft()[1]
         try:
             if self._read and self._read == self._size:
                 self._cut_all()
