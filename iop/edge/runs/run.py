@@ -137,6 +137,9 @@ class Service(Protocol):
     sessions: Sessions
     window: int
 
+    def knows(self, model: str) -> bool:
+        """Whether the configuration has a model."""
+
     def over(self, run: Run, record: Record) -> None:
         """A run has ended."""
 
@@ -477,7 +480,7 @@ class Run(Claim):
             principal_ref="" if who is None else who.principal_ref,
             principal_alias="" if who is None else who.principal_alias or "",
             model=self.model[:LONGEST_NAME],
-            known=self.outcome != "model_not_found",
+            known=self._service.knows(self.model),
             stream=ask.stream,
             run_id=self.id,
             admitted=self.admitted,

@@ -148,6 +148,10 @@ class Runs:
         run.turned_away(failure)
         raise failure
 
+    def knows(self, model: str) -> bool:
+        """Whether the configuration has a model."""
+        return model in self.pool.groups or model in self._routes
+
     def over(self, run: Run, record: Record) -> None:
         """A run has ended."""
         self.active.discard(run)
