@@ -27,6 +27,9 @@ class Mode(StrEnum):
 CHAT = "/v1/chat/completions"
 """The path of the requests that can also be answered by events."""
 
+EMBEDDINGS = "/v1/embeddings"
+"""The path of the requests that an adapter without HTTP can answer too, with a whole document."""
+
 
 class HttpRequestHead(NamedTuple):
     """What a passthrough run asks of its backend, apart from the body."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
@@ -16,7 +16,7 @@ from iop import model as m
 from iop.errors import Failure
 from iop.interfaces import ISink
 from iop.node.adapters.environment import Run
-from iop.node.adapterset import AdapterSet
+from iop.node.adapterset import AdapterSet, Capabilities
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
 
@@ -316,7 +316,7 @@ class Supervisor:
             adapter = self._adapters.adapter(run.request.adapter)
             can = self._adapters.capabilities(run.request.adapter)
             assert can is not None
-            run.request = _in_a_mode_of(can.modes, run.request)
+            run.request = _in_a_mode_of(can, run.request)
             if can.sessions and run.request.workspace:
                 run.request = run.request._replace(workspace=self._adapters.workspace(run.request.workspace))
         except Failure as failure:
@@ -372,10 +372,13 @@ class Supervisor:
                 self.output_tokens += usage.output_tokens or 0
 
 
-def _in_a_mode_of(modes: Set[m.Mode], request: m.RunRequest) -> m.RunRequest:
+def _in_a_mode_of(can: Capabilities, request: m.RunRequest) -> m.RunRequest:
     """Return a run as its adapter can run it: the edge does not know what a drop-in can. :raises Failure:"""
-    if request.mode in modes:
+    if request.mode in can.modes:
         return request
-    if request.mode is m.Mode.PASSTHROUGH and request.http is not None and request.http.path == m.CHAT:
+    path = request.http.path if request.mode is m.Mode.PASSTHROUGH and request.http is not None else ""
+    if path == m.EMBEDDINGS and can.embeddings:
+        return request
+    if path == m.CHAT and m.Mode.NORMALIZED in can.modes:
         return request._replace(mode=m.Mode.NORMALIZED, http=None)
     raise Failure("unknown_url", "the provider does not serve this")

@@ -208,7 +208,7 @@ def test_settings() -> None:
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        ({"mode": m.Mode.PASSTHROUGH}, "invalid_value"),
+        ({"mode": m.Mode.PASSTHROUGH}, "unknown_url"),
         ({"input": b"{"}, "invalid_json"),
         ({"input": b"[]"}, "invalid_value"),
         ({"input": b'{"messages":[],"n":2}'}, "invalid_value"),

@@ -125,6 +125,24 @@ def test_text_and_reasoning_travel_apart() -> None:
 
 
 CHAT = m.HttpRequestHead("POST", "/v1/chat/completions")
+EMBEDDINGS = CHAT._replace(path="/v1/embeddings")
+
+
+@pytest.mark.parametrize("modes", [{m.Mode.NORMALIZED}, set()])
+def test_embeddings_go_to_an_adapter_that_can_as_http_though_it_takes_nothing_else_so(modes: set[m.Mode]) -> None:
+    world = World(whole(b"{}"), can={"modes": modes, "embeddings": True})
+    world.run(http=EMBEDDINGS, input=b"{}")
+    assert (world.scripted.request.mode, world.scripted.request.http) == (m.Mode.PASSTHROUGH, EMBEDDINGS)
+    assert world.kinds() == ["whole"]
+    world.run("other", http=EMBEDDINGS._replace(path="/v1/rerank"))
+    assert world.kinds("other") == ["unknown_url"]
+    assert world.idle
+
+
+def test_an_adapter_of_embeddings_alone_is_asked_for_no_chat() -> None:
+    world = World(whole(b"{}"), can={"modes": set(), "embeddings": True})
+    world.run(http=CHAT)
+    assert world.kinds() == ["unknown_url"]
 
 
 def test_what_an_edge_takes_for_bytes_a_drop_in_without_http_is_given_as_a_document() -> None:
@@ -132,7 +150,7 @@ def test_what_an_edge_takes_for_bytes_a_drop_in_without_http_is_given_as_a_docum
     world = World(start(None), complete(), can={"modes": {m.Mode.NORMALIZED}})
     world.run(http=CHAT, input=b"{}")
     assert (world.scripted.request.mode, world.scripted.request.http) == (m.Mode.NORMALIZED, None)
-    world.run("other", http=CHAT._replace(path="/v1/embeddings"))
+    world.run("other", http=EMBEDDINGS)
     assert world.kinds("other") == ["unknown_url"]
     world = World(start(), complete(), can={"modes": {m.Mode.PASSTHROUGH}})
     world.run(mode=m.Mode.NORMALIZED)

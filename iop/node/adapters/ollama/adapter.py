@@ -17,8 +17,9 @@ from iop.node.adapters.attempt import Again, Attempts
 from iop.node.adapters.backend import Backend
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.fallback import MARK, rewritten
-from iop.node.adapters.ollama.answer import ChatAnswer
+from iop.node.adapters.ollama.answer import ChatAnswer, EmbedAnswer
 from iop.node.adapters.ollama.chat import ChatRequest, chat_request, encoded, parsed
+from iop.node.adapters.ollama.embed import embed_request
 from iop.node.adapters.ollama.models import model_names
 from iop.node.adapters.ollama.reply import Reply, refuses_tools
 from iop.settings import DEFAULT_CONTEXT_SIZE, OLLAMA_SETTINGS
@@ -48,8 +49,8 @@ class OllamaAdapter:
 
     def run(self, run: Run, sink: Any) -> Deferred[None]:
         request = run.request
-        if request.mode is not m.Mode.NORMALIZED:
-            raise Failure("invalid_value", "this adapter runs normalized requests only")
+        if request.mode is m.Mode.PASSTHROUGH:
+            return self._embed(request, sink)
         attempts = self._attempts(request, sink)
         sink.attach(attempts)
         attempts.start()
@@ -98,6 +99,17 @@ class OllamaAdapter:
 
         return Attempts(begin, refused)
 
+    def _embed(self, request: m.RunRequest, sink: Any) -> Deferred[None]:
+        """Ask for vectors: of a run with HTTP that is all there is here; :raises Failure: for anything else."""
+        if request.http is None or request.http.path != m.EMBEDDINGS:
+            raise Failure("unknown_url", "the provider does not serve this")
+        num_ctx = self._num_ctx(request.target)
+        asked = embed_request(parsed(request.input), request.target, num_ctx, keep_alive=self._keep_alive)
+        answer = EmbedAnswer(sink, asked)
+        answer.call = self._backend.send(request, "POST", self._target("/api/embed"), encoded(asked), answer)
+        sink.attach(answer)
+        return answer.done
+
     def _learn(self, target: str) -> None:
         if target not in self._without_tools:
             self._without_tools.add(target)
@@ -139,7 +151,7 @@ class factory:
         "modes": {m.Mode.NORMALIZED},
         "endpoints": (),
         "sessions": False,
-        "embeddings": False,
+        "embeddings": True,
     }
 
     @staticmethod

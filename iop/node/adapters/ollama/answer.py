@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from iop import model as m
 from iop.errors import Failure
-from iop.node.adapters.attempt import Again, TextAttempt
+from iop.node.adapters.attempt import Again, Attempt, TextAttempt
+from iop.node.adapters.ollama.embed import Embeddings
+from iop.node.adapters.ollama.messages import JsonObject
 from iop.node.adapters.ollama.reply import Reply, refusal
+
+MAX_EMBEDDINGS: Final = 32 << 20
+"""Bytes of an answer with vectors: it is read whole."""
+
+_JSON: Final = m.HttpResponseHead(200, (("content-type", "application/json"),))
 
 
 class ChatAnswer(TextAttempt):
@@ -53,3 +60,46 @@ class ChatAnswer(TextAttempt):
     @property
     def usage(self) -> m.Usage | None:
         return self._reply.usage
+
+
+class EmbedAnswer(Attempt):
+    """Vectors, told as the document that OpenAI's API has for them.
+
+    :param asked: what is answered.
+    """
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, sink: Any, asked: JsonObject) -> None:
+        super().__init__(sink, None)
+        self._asked = asked
+
+    def block(self, data: bytes) -> None:
+        if self.done.called:
+            return
+        if not 200 <= self._status < 300:
+            self._take_error(data)
+            return
+        self._collected += data
+        if len(self._collected) > MAX_EMBEDDINGS:
+            self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
+
+    def _finish(self) -> None:
+        try:
+            embeddings = Embeddings(bytes(self._collected), self._asked)
+        except Failure as failure:
+            self._fail(failure)
+            return
+        self._sink.whole(_JSON, embeddings.document(), usage=embeddings.usage)
+        self._close(None)
+
+    def _refusal(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> Failure:
+        return refusal(status, headers, body)
+
+    @property
+    def _all_said(self) -> bool:
+        return False
+
+    @property
+    def usage(self) -> m.Usage | None:
+        return None

@@ -72,7 +72,7 @@ class Reply:
     def end(self) -> list[Piece]:
         """The body has ended; return the last piece. An answer without its last line becomes a failure."""
         pieces: list[Piece] = []
-        if not self.done and _object(self._carry) is not None:
+        if not self.done and object_of(self._carry) is not None:
             self._line(self._carry, pieces)
         if not self.done and self.failure is None:
             self.failure = Failure("upstream_error", _NOT_WHOLE)
@@ -82,7 +82,7 @@ class Reply:
     def _line(self, line: bytes | bytearray, pieces: list[Piece]) -> None:
         if self.done or self.failure is not None or not line.strip():
             return
-        said = _object(line)
+        said = object_of(line)
         if said is None:
             self.failure = Failure("upstream_error", "the backend's answer is not that of an Ollama server")
             return
@@ -127,7 +127,7 @@ class Reply:
         if not finish_reason:  # the runner is gone, or something that nobody knows happened
             self.failure = Failure("upstream_error", _NOT_WHOLE)
             return
-        self.usage = m.Usage(_count(said.get("prompt_eval_count")), _count(said.get("eval_count")))
+        self.usage = m.Usage(count_of(said.get("prompt_eval_count")), count_of(said.get("eval_count")))
         if self.usage.input_tokens == self._num_ctx:
             self.failure = Failure("context_length_exceeded", _FULL % self._num_ctx)
             return
@@ -158,11 +158,12 @@ def refuses_tools(failure: Failure) -> bool:
 
 
 def _error(body: bytes) -> str:
-    said = _object(body)
+    said = object_of(body)
     return _text(said.get("error")) if said is not None else ""
 
 
-def _object(data: bytes | bytearray) -> dict[str, Any] | None:
+def object_of(data: bytes | bytearray) -> dict[str, Any] | None:
+    """Return a JSON object, None for anything else; bytes that are no UTF-8 are U+FFFD."""
     try:
         said = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -177,6 +178,6 @@ def _text(value: Any) -> str:
 _COUNTS_END: Final = 2**53
 
 
-def _count(value: Any) -> int:
+def count_of(value: Any) -> int:
     """Return a count; Ollama leaves out those that are 0."""
     return value if type(value) is int and 0 < value < _COUNTS_END else 0
