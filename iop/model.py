@@ -62,6 +62,9 @@ class Thinking(NamedTuple):
     budget: int | None = None
 
 
+TRACE = ("traceparent", "tracestate")
+"""Metadata of a run without HTTP: the trace that its client's request belongs to, for the backend."""
+
 STRIP_USAGE = "openai_strip_usage"
 """A run's metadata, "true": its client did not ask for the usage that the edge asked the backend for."""
 

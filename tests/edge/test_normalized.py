@@ -327,6 +327,7 @@ def test_null_is_something_that_a_user_cannot_say(message: dict[str, Any], statu
 
 def test_metadata_of_the_client_is_no_word_of_ours() -> None:
     assert asked(metadata={"openai_strip_usage": "true", "n": 7, "k": "v"}).metadata == {"k": "v"}
+    assert asked(metadata={"traceparent": "x", "tracestate": "y"}).metadata == {}
     assert asked(metadata={"openai_strip_usage": "x"}, stream=True).metadata == {"openai_strip_usage": "true"}
 
 

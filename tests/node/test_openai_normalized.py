@@ -76,6 +76,17 @@ def test_the_request_is_the_clients_with_the_backends_name_and_streamed() -> Non
     world.end()
 
 
+@pytest.mark.parametrize("bad", ["", "00-1\r\nx-evil: 1", "00-1\0", "\u00e9", "\ud800"])
+def test_the_trace_of_a_run_without_http_travels_in_its_metadata(bad: str) -> None:
+    world = World(headers={"tracestate": "of=config"})
+    run(world, metadata={"traceparent": "00-1", "tracestate": "a=1", "other": "x"})
+    sent = world.backend.last.headers
+    assert (sent["traceparent"], sent["tracestate"]) == (["00-1"], ["of=config"])
+    assert "other" not in sent
+    run(world, metadata={"traceparent": bad})
+    assert not {"traceparent", "x-evil"} & world.backend.last.headers.keys()
+
+
 def test_the_clients_own_stream_options_are_not_the_backends() -> None:
     world = World()
     run(world, b'{"model":"a","messages":[],"stream":false,"stream_options":{"include_obfuscation":true}}')

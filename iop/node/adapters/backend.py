@@ -80,6 +80,8 @@ class Backend:
         if request.http is not None:
             for name, value in request.http.headers:
                 headers[name.encode("latin-1")] = value.encode("latin-1", "replace")
+        else:
+            headers.update(_trace(request.metadata))
         headers.update(self._headers)
         if request.secret_headers:
             headers.update(_encoded(request.secret_headers))
@@ -101,6 +103,16 @@ class Backend:
 
         asked = fetch(self._checking, "GET", target, self._headers.items(), timers=UNTIMED)
         return asked.addCallbacks(lambda got: m.Health.DOWN if got[0] >= refused else m.Health.UP, unanswered)
+
+
+def _trace(metadata: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Return the trace that a run without HTTP belongs to, as headers: never what could end one."""
+    said = {name: metadata.get(name, "") for name in m.TRACE}
+    return {name.encode(): value.encode() for name, value in said.items() if _is_line(value)}
+
+
+def _is_line(value: str) -> bool:
+    return bool(value) and value.isascii() and value.isprintable()
 
 
 def _encoded(headers: Any) -> dict[bytes, bytes]:

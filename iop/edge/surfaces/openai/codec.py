@@ -108,11 +108,13 @@ class Errand(NamedTuple):
             )
         if "\0" in workspace or len(workspace) > 4096:
             raise Failure("invalid_value", "a workspace is the path of a directory", param="metadata.workspace")
-        return cls(session, workspace, {k: v for k, v in given.items() if not k.startswith(_OURS)})
+        return cls(session, workspace, {k: v for k, v in given.items() if _is_callers(k)})
 
 
-_OURS: Final = ("openai_", "traceparent", "tracestate")
-"""How members of a run's metadata begin that mean something to nodes: no client says them."""
+def _is_callers(name: str) -> bool:
+    """Whether it is the caller's to say: what is not are words of ours (``docs/contracts/wire.md``, Reserved keys)."""
+    return not name.startswith("openai_") and name not in m.TRACE
+
 
 _SESSION: Final = b"x-iop-session"
 _WORKSPACE: Final = b"x-iop-workspace"
