@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from base64 import b64decode, b64encode
 from codecs import BOM_UTF8
 from collections.abc import Mapping
@@ -95,11 +96,16 @@ def _vector(said: Any) -> list[float]:
         if isinstance(said, str):
             raw = b64decode(said, validate=True)
             said = list(struct.unpack(f"<{len(raw) // 4}f", raw))
-        if said and isinstance(said, list) and all(type(number) in (float, int) for number in said):
+        if said and isinstance(said, list) and all(map(_is_number, said)):
             return said
     except (ValueError, struct.error):
         pass
     raise Failure("upstream_error", "the backend answered a vector that is none")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether JSON can say it again: NaN and what no float can hold it cannot."""
+    return type(value) in (float, int) and abs(value) <= sys.float_info.max
 
 
 def _base64(vector: list[float]) -> str:
