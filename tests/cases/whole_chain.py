@@ -1,4 +1,4 @@
-"""The whole chain on a memory net: client, edge, link, node, the openai_compat adapter, and a fake backend."""
+"""The whole chain on a memory net: client, edge, link, node, an adapter over HTTP, and a fake backend."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ STREAM = {**CHAT, "stream": True}
 class Chain(Gateway):
     """A gateway whose only provider is an HTTP backend.
 
-    :param settings: of the adapter, beside its base_url.
+    :param settings: of the adapter, beside its base_url; a ``type`` among them is that of the adapter.
     :param provider: of the provider in the configuration.
+    :param model: of the model in the configuration.
     """
 
     def __init__(
-        self, *, openai: dict[str, Any] | None = None, provider: dict[str, Any] | None = None, **settings: Any
+        self,
+        *,
+        openai: dict[str, Any] | None = None,
+        provider: dict[str, Any] | None = None,
+        model: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         adapter = {"name": "a", "type": "openai_compat", "base_url": "http://127.0.0.1:8000/v1", **settings}
         made = {
@@ -34,8 +40,15 @@ class Chain(Gateway):
         }
         made |= {"capacity": 1000, **(provider or {})}
         node = {"id": "n1", "token": "n1", "adapters": [adapter], "providers": [made]}
-        super().__init__(configuration=document(node, openai=openai), find=plugin.factory)
+        configuration = document(node, openai=openai)
+        configuration["models"][0] |= model or {}
+        super().__init__(configuration=configuration, find=plugin.factory)
         self.backend = Backend(self.net)
+
+    @classmethod
+    def of_ollama(cls, **settings: Any) -> Chain:
+        """Return one whose backend is an Ollama server."""
+        return cls(type="ollama", base_url="http://127.0.0.1:8000", provider={"type": "ollama"}, **settings)
 
     def assert_idle(self) -> None:
         super().assert_idle()
