@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from iop.document import Document
@@ -18,11 +18,20 @@ from iop.edge.surfaces.openai.apis.members import model_of
 from iop.errors import Failure
 from iop.http import sse
 
-_BOUNDARY: Final = re.compile(rb';\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s;,"]{1,70}))', re.IGNORECASE)
-_DISPOSITION: Final = re.compile(rb"^content-disposition:[ \t]*form-data[ \t]*;(.*)$", re.IGNORECASE | re.MULTILINE)
-_NAME: Final = re.compile(rb'(?:^|[;\s])name="?([^";\r\n]*)"?', re.IGNORECASE)
-_FILE: Final = re.compile(rb"(?:^|[;\s])filename\*?=", re.IGNORECASE)
+_CHARSET: Final = rb'(?:;[ \t]*charset="?[\w-]+"?[ \t]*)?'
+_FORM: Final = re.compile(
+    rb'multipart/form-data[ \t]*%b;[ \t]*boundary=(?:"([^"\\\r\n]{1,70})"|([^\s;,"]{1,70}))[ \t]*%b;?[ \t]*'
+    % (_CHARSET, _CHARSET),
+    re.IGNORECASE,
+)
+_DISPOSITION: Final = re.compile(rb"content-disposition[ \t]*:[ \t]*(.*)", re.IGNORECASE)
+_FORM_DATA: Final = re.compile(
+    rb'form-data((?:[ \t]*;[ \t]*(?:name|filename|filename\*)=(?:"(?:[^"\\]|\\.)*"|[^\s;"]*))*)[ \t]*;?[ \t]*',
+    re.IGNORECASE,
+)
+_PARAMETER: Final = re.compile(rb';[ \t]*(name|filename|filename\*)=("(?:[^"\\]|\\.)*"|[^\s;"]*)', re.IGNORECASE)
 _LONGEST_NAME: Final = 512
+_LONGEST_HEAD: Final = 8192
 
 
 class PassingRequest(NamedTuple):
@@ -40,7 +49,7 @@ class PassingRequest(NamedTuple):
     @classmethod
     def parse(cls, body: bytes, content_type: bytes) -> PassingRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
-        if content_type[:20].lower() == b"multipart/form-data":
+        if content_type.partition(b";")[0].strip().lower() == b"multipart/form-data":
             start, end = _field(body, content_type)
             try:
                 model = body[start:end].decode()
@@ -76,23 +85,16 @@ _NOTHING: Final = Document.of("{}")
 
 def _field(body: bytes, content_type: bytes) -> tuple[int, int]:
     """Return where the value of a form's field ``model`` begins and ends; :raises Failure:."""
-    found = _BOUNDARY.search(content_type)
+    found = _FORM.fullmatch(content_type.strip())
     if found is None:
-        raise Failure("invalid_value", "the form's Content-Type names no boundary")
-    mark = b"--" + (found[1] or found[2])
-    models: list[tuple[int, int]] = []
-    at = 0 if body.startswith(mark) else body.find(b"\r\n" + mark) + 2
-    if at < 2 and not body.startswith(mark):
-        raise Failure("invalid_value", "the request body is no form")
-    while at >= 0 and not body.startswith(b"--", at + len(mark)):
-        head = body.find(b"\r\n", at)
-        blank = body.find(b"\r\n\r\n", at)
-        end = body.find(b"\r\n" + mark, max(blank, 0))
-        if head < 0 or blank < 0 or end < 0:
-            raise Failure("invalid_value", "the form is cut short")
-        if _is_model(body[head + 2 : blank]):
-            models.append((blank + 4, max(end, blank + 4)))
-        at = end + 2
+        raise Failure("invalid_value", "the form's Content-Type names no boundary that can be read")
+    models = []
+    for start, end in _parts(body, b"--" + (found[1] or found[2])):
+        blank = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD))
+        if blank < 0:
+            raise Failure("invalid_value", "a part of the form has no head that can be read")
+        if _is_model(body[start:blank]):
+            models.append((blank + 4, end))
     if len(models) != 1:
         what = "is needed" if not models else "is given twice"
         raise Failure("invalid_value", f"the form's field `model` {what}", param="model")
@@ -102,9 +104,35 @@ def _field(body: bytes, content_type: bytes) -> tuple[int, int]:
     return start, end
 
 
+def _parts(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where each part of a form begins and ends; :raises Failure: for one that is not whole."""
+    start, at = -1, body.find(mark)
+    while at >= 0:
+        line = body.find(b"\r\n", at)
+        rest = body[at + len(mark) : line if line >= 0 else None]
+        last = rest.startswith(b"--")
+        if (at == 0 or body.startswith(b"\r\n", at - 2)) and (last or not rest.strip(b" \t")):
+            if start >= 0:
+                yield start, max(at - 2, start)
+            if last:
+                return
+            start = line + 2
+            if line < 0:
+                break
+        at = body.find(mark, at + len(mark))
+    what = "the form is cut short" if start >= 0 else "the request body is no form"
+    raise Failure("invalid_value", what)
+
+
 def _is_model(head: bytes) -> bool:
-    said = _DISPOSITION.search(head)
-    if said is None or _FILE.search(said[1]) is not None:
-        return False
-    name = _NAME.search(said[1])
-    return name is not None and name[1].strip() == b"model"
+    """Whether a part is the field ``model``; :raises Failure: where others might read another name."""
+    lines = head.split(b"\r\n")
+    said = [line for line in map(_DISPOSITION.fullmatch, lines) if line is not None]
+    form = _FORM_DATA.fullmatch(said[0][1]) if len(said) == 1 else None
+    if form is None or any(line[:1] in (b" ", b"\t") or b"\n" in line or b"\r" in line for line in lines):
+        raise Failure("invalid_value", "a part of the form has no Content-Disposition that can be read")
+    given = [(name.lower(), value) for name, value in _PARAMETER.findall(form[1])]
+    names = [value.strip(b'"') for name, value in given if name == b"name"]
+    if len(names) != 1 or b"\\" in names[0]:
+        raise Failure("invalid_value", "a part of the form has no name that can be read")
+    return names[0] == b"model" and len(given) == 1
