@@ -51,6 +51,7 @@ class Context:
     :ivar headers: go with every answer to it.
     :ivar begun: when its head had come, in seconds since 1970.
     :ivar counted: whether it became a run, which tells of itself how it ended.
+    :ivar anthropic: whether its path is one of Anthropic's API, also where its method is wrong.
     """
 
     request_id: bytes
@@ -58,6 +59,7 @@ class Context:
     begun: float
     route: Route | None = None
     counted: bool = False
+    anthropic: bool = False
     principal: config.PrincipalToken | None = None
     secret_headers: m.Headers = field(default=(), repr=False)
 
@@ -148,8 +150,7 @@ class OpenAISurface:
             context.route = self._route(exchange, context)
             if context.route.open:
                 return
-            anthropic = context.route.anthropic
-            context.principal = self._gate.admit(exchange.headers, exchange.repeated, api_key=anthropic)
+            context.principal = self._gate.admit(exchange.headers, exchange.repeated, api_key=context.anthropic)
             if exchange.method == b"POST":
                 context.secret_headers = self._gate.provider_token(exchange.headers, exchange.repeated)
                 if b"content-encoding" in exchange.headers:
@@ -172,7 +173,7 @@ class OpenAISurface:
         """Answer with an error."""
         context: Context = exchange.context or self._context(exchange)
         headers = [*codec.error_headers(failure), *context.headers]
-        if context.route is not None and context.route.anthropic:
+        if context.anthropic:
             document = error_document(failure, context.request_id.decode("ascii"))
         else:
             document = error_object(failure)
@@ -228,13 +229,14 @@ class OpenAISurface:
             methods = self._passing
         if methods is None:
             raise self._nothing_at(path)
+        context.anthropic = any(route.anthropic for route in methods.values())
+        if context.anthropic:
+            context.headers.append((b"request-id", context.request_id))
         route = methods.get(b"GET" if exchange.method == b"HEAD" else exchange.method)
         if route is None:
             allowed = sorted({*methods, *([b"HEAD"] if b"GET" in methods else [])})
             context.headers.append((b"allow", b", ".join(allowed)))
             raise Failure("method_not_allowed", f"use {' or '.join(a.decode() for a in allowed)} here")
-        if route.anthropic:
-            context.headers.append((b"request-id", context.request_id))
         return route
 
     def _nothing_at(self, path: bytes) -> Failure:
