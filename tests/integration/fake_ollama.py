@@ -3,7 +3,8 @@
 Every answer is :data:`SENTENCE`; where tools are offered and no result of one is the last message, it calls the first.
 As the real one it refuses what it cannot decode, arguments of a call that are a string say. The model ``untaught``
 refuses tools; told of them in its system message it writes a call as text. A last message ``busy`` is refused with 503.
-``GET /stats`` counts what was asked.
+A text to embed becomes its length and two numbers that never change; one of more letters than ``num_ctx`` is refused,
+or cut where ``truncate`` is not false. ``GET /stats`` counts what was asked.
 """
 
 from __future__ import annotations
@@ -63,6 +64,23 @@ def lines(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": "assistant", "content": text[at : at + 5]}
 
 
+def embedded(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer with the vectors; :raises Refused:"""
+    given, most = document.get("input"), document.get("options", {}).get("num_ctx", 4096)
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise Refused(400, "invalid input type")
+    if document.get("truncate", True):
+        texts = [text[:most] for text in texts]
+    if any(len(text) > most for text in texts):
+        raise Refused(400, "the input length exceeds the context length")
+    if document["model"] == "missing":
+        raise Refused(404, 'model "missing" not found, try pulling it first')
+    vectors = [[float(len(text)), 0.5, -1.0][: document.get("dimensions")] for text in texts]
+    counts = {"total_duration": 14_143_917, "load_duration": 1_019_500, "prompt_eval_count": 8}
+    return {"model": document["model"], "embeddings": vectors, **counts}
+
+
 class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
@@ -84,10 +102,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         try:
-            if self.path != "/api/chat":
+            if self.path not in ("/api/chat", "/api/embed"):
                 raise Refused(404, "not found")
             Handler.asked += 1
             Handler.last = document = decoded(json.loads(body))
+            if self.path == "/api/embed":
+                self._document(200, embedded(document))
+                return
             messages = list(lines(document))
         except Refused as refused:
             status, message = refused.args

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -72,6 +74,8 @@ def adapters(
         provider("tiny", tiny, "llama_cpp"),
         provider("olla", ollama, "ollama", context_size=8192),
         provider("untaught", ollama, "ollama", context_size=8192),
+        provider("vectors", ollama, "ollama", context_size=64, keep_alive="5m"),
+        provider("missing", ollama, "ollama"),
         provider("text", fake, "openai", tools="text"),
         provider("refuses-as-vllm", fake, "vllm", target="vllm"),
         provider("refuses-as-llama", fake, "llama_cpp", target="llama.cpp"),
@@ -271,6 +275,52 @@ def test_one_kind_stands_in_for_the_other(
         if said == "busy" and not stream:
             assert answer.usage.total_tokens == USAGE["total_tokens"]
     assert first is None or first.stats["asked"] > before
+
+
+# ---- embeddings of an Ollama ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", [None, "float", "base64"])
+def test_embeddings_of_an_ollama(client: openai.OpenAI, backends: Any, format: Any) -> None:
+    """EB-01: over the native API, as the SDK asks: base64 unless told."""
+    asked = {} if format is None else {"encoding_format": format}
+    answer = client.embeddings.with_raw_response.create(model="vectors", input=["red", "yellow"], **asked)
+    data = answer.http_response.json()["data"]
+    shown = [struct.pack("<3f", n, 0.5, -1.0) for n in (3.0, 6.0)]
+    if format == "float":
+        assert [each["embedding"] for each in data] == [[3.0, 0.5, -1.0], [6.0, 0.5, -1.0]]
+    else:
+        assert [base64.b64decode(each["embedding"]) for each in data] == shown
+    assert answer.parse().usage.prompt_tokens == 8
+    assert answer.parse().data[1].index == 1
+    last = backends["ollama"].stats["last"]
+    assert (last["options"], last["truncate"], last["keep_alive"]) == ({"num_ctx": 64}, False, "5m")
+
+
+def test_dimensions_of_an_ollama(client: openai.OpenAI) -> None:
+    assert client.embeddings.create(model="vectors", input="red", dimensions=2).data[0].embedding == [3.0, 0.5]
+
+
+def test_what_an_ollama_does_not_embed(client: openai.OpenAI) -> None:
+    """A text that is too long is not cut, token ids are not guessed at, and what only a chat has is no embedding."""
+    refusals: list[tuple[str, Any, Any]] = [
+        ("vectors", "x" * 65, (400, "context_length_exceeded")),
+        ("vectors", [1, 2], (400, "invalid_value")),
+        ("missing", "red", (404, "model_not_found")),
+        ("agent", "red", (404, "unknown_url")),
+    ]
+    for model, given, shown in refusals:
+        with pytest.raises(openai.APIStatusError) as raised:
+            client.with_options(max_retries=0).embeddings.create(model=model, input=given)
+        assert (raised.value.status_code, raised.value.code) == shown
+
+
+def test_prompts_of_an_ollama(client: openai.OpenAI) -> None:
+    """CH-02: one text is asked as a chat, anything else is not guessed at."""
+    assert client.completions.create(model="olla", prompt="Once").choices[0].text == SENTENCE
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.completions.create(model="olla", prompt=["a", "b"])
+    assert (raised.value.code, raised.value.param) == ("invalid_value", "prompt")
 
 
 # ---- agents ---------------------------------------------------------------------------------------------------------
