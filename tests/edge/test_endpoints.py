@@ -254,6 +254,28 @@ def test_an_answer_that_holds_no_embeddings(said: bytes) -> None:
     gateway.assert_idle()
 
 
+def test_embeddings_do_not_stream() -> None:
+    gateway = gateway_of("vllm", start(), piece(b"data: 1\n\n"), complete())
+    assert refused(gateway.ask("/v1/embeddings", EMBEDDING).answer)[:2] == (502, "upstream_error")
+    gateway.assert_idle()
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("/v1/embeddings", "input"), ("/v1/completions", "prompt"), ("/v1/moderations", "input")]
+)
+@pytest.mark.parametrize("one", ["word " * 300, list(range(300))])
+def test_each_text_of_many_must_fit_the_window_and_not_all_together(path: str, name: str, one: Any) -> None:
+    configuration = document(of_type("vllm"))
+    configuration["models"][0]["context_window_tokens"] = 512
+    vectors = json.dumps({"data": [{"embedding": [1.0]}] * 50}).encode()
+    gateway = Gateway(whole(vectors), configuration=configuration)
+    assert gateway.ask(path, {"model": "m", name: [one] * 50}).answer.status == 200
+    (record,) = gateway.records
+    assert record.usage.input_tokens > 50 * 250
+    for too_long in (one * 20, [one, one * 20]):
+        assert refused(gateway.ask(path, {"model": "m", name: too_long}).answer)[:2] == (400, "context_length_exceeded")
+
+
 def test_a_long_answer_is_collected_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs no credit that the edge would not give back, and a break in it is an error status."""
     numbers = json.dumps([0.123456] * 60_000).encode()

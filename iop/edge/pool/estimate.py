@@ -131,6 +131,18 @@ def estimate(document: Any) -> int:
     return tokens + text_tokens("".join(texts))
 
 
+def longest(document: Any) -> int | None:
+    """Return the tokens of the longest of several prompts or inputs, which a model reads one by one; None for one."""
+    sizes = [
+        text_tokens(each) if type(each) is str else len(each)
+        for several in (document.get("prompt"), document.get("input"))
+        if type(several) is list
+        for each in several
+        if type(each) in (str, list)
+    ]
+    return max(sizes, default=None)
+
+
 def _turns(value: Any, texts: list[str], each: int) -> int:
     """Gather the texts of messages, parts, strings and token ids, and return the tokens of all else.
 

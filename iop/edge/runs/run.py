@@ -60,6 +60,7 @@ class Ask(NamedTuple):
     :ivar unserved: why it cannot be run where no provider of the model has the API, and there is no such question.
     :ivar request_id: by which the client knows its request; for the log.
     :ivar tokens: of the input, estimated.
+    :ivar longest: of its longest part, where it is several that the model reads one by one: what must fit its window.
     :ivar session_id: of the conversation with an agent that goes on; its principal's alone. "" for none.
     :ivar workspace: the directory that an agent works in; "" for none.
     :ivar trace: the client's ``traceparent`` and ``tracestate``, for a run without HTTP.
@@ -77,6 +78,7 @@ class Ask(NamedTuple):
     metadata: Mapping[str, str] = {}
     request_id: str = ""
     tokens: int = 0
+    longest: int | None = None
     thinking: m.Thinking = m.Thinking()
     translated: bool = False
     session_id: str = ""
@@ -178,7 +180,7 @@ class Run(Claim):
     )
 
     def __init__(self, service: Service, ask: Ask, answer: Answer) -> None:
-        super().__init__(ask.model, ask.tokens)
+        super().__init__(ask.model, ask.tokens if ask.longest is None else ask.longest)
         self._service = service
         self._ask: Ask | None = ask
         self._answer: Answer | None = answer
@@ -467,7 +469,7 @@ class Run(Claim):
         ask = self._ask
         assert ask is not None
         who, arrived, ended, first = ask.principal, self.arrived, self.ended_at, self.first_at
-        counted, estimated = self._tokens(ask.operation, usage)
+        counted, estimated = self._tokens(usage)
         attempts = tuple([Attempt(x.node, x.provider, x.outcome) for x in self.trail if type(x) is Attempted])
         node, provider, _ = attempts[-1] if attempts else ("", "", "")
         return Record(
@@ -495,17 +497,19 @@ class Run(Claim):
             attempts=attempts,
         )
 
-    def _tokens(self, operation: str, usage: m.Usage | None) -> tuple[m.Usage, bool]:
+    def _tokens(self, usage: m.Usage | None) -> tuple[m.Usage, bool]:
         """Return what the backend counted, else a guess: nothing where there was no answer. Whether it is a guess."""
         if usage is not None and usage.input_tokens is not None:
             return usage, False
         if self.first_at is None:
             return m.Usage(0, 0), False
+        ask = self._ask
+        assert ask is not None
         if usage is not None and usage.output_tokens is not None:
-            return m.Usage(self.tokens, usage.output_tokens), True
-        if operation not in _WRITTEN:
-            return m.Usage(self.tokens, 0), True
-        return m.Usage(self.tokens, self._said // _CHARACTERS or self._pieces), True
+            return m.Usage(ask.tokens, usage.output_tokens), True
+        if ask.operation not in _WRITTEN:
+            return m.Usage(ask.tokens, 0), True
+        return m.Usage(ask.tokens, self._said // _CHARACTERS or self._pieces), True
 
 
 def _outcome(failure: Failure) -> str:

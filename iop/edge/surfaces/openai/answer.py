@@ -141,6 +141,8 @@ class SurfaceAnswer:
         self._headed(start.http)
         if self._opened and not self._streams:
             raise Failure("upstream_error", "the provider did not answer with a stream")
+        if self._corrected is not None and self._streams:
+            raise Failure("upstream_error", "the provider answered with a stream")
 
     def _building(self) -> Building | None:
         building = getattr(self._request, "building", None)
@@ -150,7 +152,7 @@ class SurfaceAnswer:
         self._head = head
         kind = next((value for name, value in head.headers if name == "content-type"), "").lower()
         self._streams = kind.startswith("text/event-stream")
-        if self._corrected is not None and not self._streams:
+        if self._corrected is not None:
             self._hold = LARGEST
         elif kind and not kind.startswith(_HELD_KINDS):
             self._hold = 0
@@ -165,7 +167,7 @@ class SurfaceAnswer:
             return
         self._held.append(body)
         self._size += len(body)
-        if self._corrected is not None and not self._streams:
+        if self._corrected is not None:
             self._collect(len(body))
         elif self._size >= self._hold or self._streams:
             self._flow()

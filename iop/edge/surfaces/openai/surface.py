@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from iop import model as m
 from iop.edge.config import model as config
-from iop.edge.pool.estimate import estimate
+from iop.edge.pool.estimate import estimate, longest
 from iop.edge.record import Record
 from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec, questions
@@ -326,6 +326,7 @@ class OpenAISurface:
             metadata={**errand.metadata, **codec.STRIP_USAGE} if question.strips_usage else errand.metadata,
             request_id=id,
             tokens=estimate(request.document) if question.tokens is None else question.tokens,
+            longest=longest(request.document) if context.route.operation in _SEVERAL else None,
             thinking=question.thinking,
             translated=question.translated,
             session_id=codec.session_of("" if principal is None else principal.principal_ref, errand.session_id),
@@ -357,6 +358,10 @@ class OpenAISurface:
             self._respond(exchange, context, b'{"status":"ready"}')
         else:
             self._respond(exchange, context, b'{"status":"no provider can serve"}', 503)
+
+
+_SEVERAL: Final = frozenset({"completion", "embedding", "passthrough"})
+"""Operations in which a list of texts is several requests in one; elsewhere it is one conversation."""
 
 
 def _passes(path: bytes) -> bool:
