@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from backend_in_memory import DONE, event
-from gateway_in_memory import sha256
+from gateway_in_memory import TRACE, sha256
 from whole_chain import Chain
 
 pytestmark = pytest.mark.usefixtures("logged")
@@ -318,6 +318,24 @@ def test_em_02_no_answer_and_nobody_there_everywhere(path: str) -> None:
     chain.net.run()
     assert chain.wait(chain.ask(path, ENDPOINTS[path]), 4).status == 502
     chain.assert_idle()
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("kind", ["vllm", "ollama"])
+def test_a_trace_reaches_the_backend_of_a_run_without_http(path: str, kind: str) -> None:
+    """Whatever the client's API became on the way, its trace goes on, and only that of its headers."""
+    chain = Chain.of_ollama() if kind == "ollama" else Chain(provider={"apis": []})
+    body = {"messages": [{"role": "user", "content": "x"}], "model": "m", "max_tokens": 5}
+    metadata = {"traceparent": "the-clients-own", "user_id": "u"}
+    headers = {"traceparent": TRACE, "tracestate": "a=1", "x-other": "no"}
+    chain.ask(path, {**ENDPOINTS.get(path, body), "metadata": metadata}, headers=headers)
+    sent = chain.backend.last
+    if kind == "ollama":
+        assert sent.target == "/api/chat"
+    else:
+        assert sent.target == ("/v1/completions" if path == "/v1/completions" else "/v1/chat/completions")
+    assert (sent.headers["traceparent"], sent.headers["tracestate"]) == ([TRACE], ["a=1"])
+    assert "x-other" not in sent.headers
 
 
 TOKENS = [{"token_ref": "app", "token_hash_sha256": sha256("edge-secret"), "principal_ref": "alice"}]
