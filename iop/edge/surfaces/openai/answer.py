@@ -105,7 +105,9 @@ class SurfaceAnswer:
     # ---- while it waits -----------------------------------------------------------------------------------------
 
     def waits(self) -> None:
-        if self._request.stream and self._timer is None:
+        # of an API that is not known here the stream may be a sound, to which a comment would be noise
+        known = getattr(self._request, "building", None) is not None
+        if self._request.stream and known and self._timer is None:
             self._timer = self._clock.callLater(COMMENT_SECONDS, self._comment)
 
     def _comment(self) -> None:

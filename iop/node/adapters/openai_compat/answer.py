@@ -21,6 +21,9 @@ MAX_COLLECTED: Final = 32 << 20
 MAX_UNFRAMED: Final = 1 << 20
 """Bytes of a document that ends with its connection that wait for that end, so that a cut one is noticed."""
 
+_MEDIA: Final = (b"audio/", b"video/", b"image/", b"application/octet-stream")
+"""Kinds of content that go on as they come: who listens does not wait for the next read."""
+
 _DOCUMENT: Final = re.compile(rb"[ \t\r\n]*(?:\{|\Z)")
 _DROPPED: Final = frozenset(name.encode() for name in DROPPED)
 
@@ -31,7 +34,7 @@ class PassingAnswer(Attempt):
     :param path: what was asked, which says how a stream of it ends.
     """
 
-    __slots__ = ("_assembly", "_head", "_path", "_size", "_streaming", "_strip", "_watch")
+    __slots__ = ("_assembly", "_head", "_media", "_path", "_size", "_streaming", "_strip", "_watch")
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class PassingAnswer(Attempt):
         self._head = m.HttpResponseHead(200)
         self._watch: Stream | Whole = Whole()
         self._size = 0
-        self._streaming = False
+        self._streaming = self._media = False
 
     # ---- Attempt
 
@@ -66,6 +69,7 @@ class PassingAnswer(Attempt):
             hops = {name.strip().decode("latin-1") for name in named.split(b",")}
             kept = [header for header in kept if header[0] not in hops]
         self._head = m.HttpResponseHead(self._status, tuple(kept))
+        self._media = kind.lower().startswith(_MEDIA)
         if kind[:17].lower() == b"text/event-stream":
             self._watch = stream_of(self._path, strip_usage=self._strip and self._assembly is None)
             self._streaming = self._assembly is None
@@ -98,7 +102,7 @@ class PassingAnswer(Attempt):
     def _pass(self, data: bytes) -> None:
         if not data:
             return
-        if self._streaming:
+        if self._streaming or self._media:
             self._say(data)
             return
         if self._assembly is not None and isinstance(self._watch, Stream):
