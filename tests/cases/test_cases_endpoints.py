@@ -375,3 +375,30 @@ def test_au_02_the_key_stays_here_everywhere(path: str, kind: str, way: str) -> 
         assert request.headers["authorization"] == ["Bearer prov-1"]
     asked = 0 if kind == "ollama" and path in ("/v1/rerank", "/v1/messages/count_tokens") else 1
     assert len(chain.backend.requests) == asked
+
+
+# ---- what is no JSON
+
+
+def test_a_form_and_a_sound_through_the_whole_chain() -> None:
+    """Byte for byte either way, and what comes of the answer is with the client at once."""
+    chain = Chain(model={"providers": [{"id": "p1", "target": "whisper"}]}, provider={"models": ["whisper"]})
+    chain.backend.answer = lambda request: request.connection.stream(b"\xff\xfb", kind="audio/mpeg")
+    sound = bytes(range(256)) * 5000
+    form = (
+        b'--B\r\nContent-Disposition: form-data; name="model"\r\n\r\n%b\r\n'
+        b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + sound + b"\r\n--B--\r\n"
+    )
+    kind = 'multipart/form-data; boundary="B"'
+    body = form.replace(b"%b", b"m", 1)
+    client = chain.ask("/v1/audio/translations", body, headers={"Content-Type": kind})
+    assert chain.backend.last.body == form.replace(b"%b", b"whisper", 1)
+    assert chain.backend.last.headers["content-type"] == [kind]
+    assert (client.answer.status, client.answer.body, client.answer.whole) == (200, b"\xff\xfb", False)
+    chain.backend.last.connection.say(b"\0\n\n\0")
+    chain.backend.last.connection.end()
+    chain.net.run()
+    assert (client.answer.body, client.answer.whole) == (b"\xff\xfb\0\n\n\0", True)
+    assert client.answer.headers["content-type"] == "audio/mpeg"
+    chain.assert_idle()
+    chain.close()

@@ -23,6 +23,9 @@ FORM = f"multipart/form-data; boundary={MARK}"
 SOUND = bytes(range(256)) * 4 + b"\r\n--" + MARK[:-1].encode() + b"\r\n\r\n--"
 
 
+SOUNDS = m.HttpResponseHead(200, (("content-type", "audio/mpeg"),))
+
+
 def part(name: str, value: bytes, *more: str, disposition: str = "") -> bytes:
     lines = [disposition or f'Content-Disposition: form-data; name="{name}"', *more]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + value
@@ -189,7 +192,7 @@ def normalized(type: str) -> dict[str, Any]:
 
 
 def test_sounds_flow_without_being_held() -> None:
-    gateway = Gateway(start(m.HttpResponseHead(200, (("content-type", "audio/mpeg"),))), piece(b"\xff\xfb"), wait)
+    gateway = Gateway(start(SOUNDS), piece(b"\xff\xfb"), wait)
     client = gateway.ask("/v1/audio/speech", {"model": "m", "input": "hi"})
     assert (client.answer.status, client.answer.body, client.answer.whole) == (200, b"\xff\xfb", False)
     assert client.answer.headers["content-type"] == "audio/mpeg"
@@ -203,7 +206,7 @@ def test_sounds_flow_without_being_held() -> None:
 
 
 def test_sounds_that_break_off_do_not_look_whole() -> None:
-    gateway = Gateway(start(m.HttpResponseHead(200, (("content-type", "audio/mpeg"),))), piece(b"\xff"), wait)
+    gateway = Gateway(start(SOUNDS), piece(b"\xff"), wait)
     client = gateway.ask("/v1/audio/speech", {"model": "m", "input": "hi"})
     gateway.run.say(lambda sink: sink.fail(Failure("upstream_error", "broke")))
     gateway.net.run()
@@ -215,6 +218,19 @@ def test_a_stream_passes_as_one() -> None:
     gateway = Gateway(start(), piece(b"event: x\ndata: 1\n\n"), wait)
     client = gateway.ask("/v1/audio/speech", {"model": "m", "stream_format": "sse"})
     assert client.answer.body == b"event: x\ndata: 1\n\n"
+
+
+def test_a_stream_that_waits_is_told_nothing_where_it_may_be_a_sound() -> None:
+    gateway = Gateway(wait, configuration=document(node("n1", "p1", capacity=1)))
+    first = gateway.chat()
+    client = gateway.ask("/v1/audio/speech", {"model": "m", "input": "hi", "stream": True})
+    gateway.net.run(20)
+    assert client.data == b""
+    gateway.adapter.script = (start(SOUNDS), piece(b"\xff\xfb"), complete())
+    first.leave()
+    gateway.net.run()
+    assert (client.answer.status, client.answer.body, client.answer.whole) == (200, b"\xff\xfb", True)
+    gateway.assert_idle()
 
 
 def test_a_client_that_leaves_ends_it() -> None:
