@@ -11,6 +11,7 @@ from gateway_in_memory import TRACE, Answer, Gateway, document, node, sha256
 
 from iop import model as m
 from iop.edge.surfaces.openai import answer as answers
+from iop.edge.surfaces.openai.apis import completions
 from iop.errors import Failure
 from iop.http.server import Limits
 
@@ -178,6 +179,14 @@ def test_a_completion_that_breaks_has_no_done() -> None:
     assert "[DONE]" not in answer.events
 
 
+def test_a_completion_is_collected_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completions, "LARGEST", 10)
+    gateway = gateway_of("ollama", start(None), piece(text="much too long"), complete())
+    assert refused(gateway.ask("/v1/completions", COMPLETION).answer)[:2] == (502, "answer_too_large")
+    assert gateway.ask("/v1/completions", {**COMPLETION, "stream": True}).answer.status == 200
+    gateway.assert_idle()
+
+
 # ---- embeddings
 
 
@@ -252,6 +261,13 @@ def test_an_answer_that_holds_no_embeddings(said: bytes) -> None:
     gateway = gateway_of("vllm", whole(said))
     assert refused(gateway.ask("/v1/embeddings", EMBEDDING).answer)[:2] == (502, "upstream_error")
     gateway.assert_idle()
+
+
+def test_a_number_that_the_packed_form_cannot_hold_is_no_answer() -> None:
+    gateway = gateway_of("vllm", whole(b'{"data":[{"embedding":[1e39]}]}'))
+    assert gateway.ask("/v1/embeddings", EMBEDDING).answer.json["data"][0]["embedding"] == [1e39]
+    packed = gateway.ask("/v1/embeddings", {**EMBEDDING, "encoding_format": "base64"}).answer
+    assert refused(packed)[:2] == (502, "upstream_error")
 
 
 def test_embeddings_do_not_stream() -> None:

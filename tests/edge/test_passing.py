@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from doubles import complete, piece, start, wait, whole
+from doubles import complete, fail, piece, start, wait, whole
 from gateway_in_memory import TRACE, Answer, Client, Gateway, document, node
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,6 +218,13 @@ def test_a_stream_passes_as_one() -> None:
     gateway = Gateway(start(), piece(b"event: x\ndata: 1\n\n"), wait)
     client = gateway.ask("/v1/audio/speech", {"model": "m", "stream_format": "sse"})
     assert client.answer.body == b"event: x\ndata: 1\n\n"
+
+
+def test_a_stream_that_breaks_says_so() -> None:
+    gateway = Gateway(start(), piece(b"data: 1\n\n"), fail(Failure("upstream_error", "broke")))
+    answer = gateway.ask("/v1/audio/speech", {"model": "m", "stream_format": "sse"}).answer
+    assert json.loads(answer.events[-1])["error"]["code"] == "upstream_error"
+    assert answer.whole
 
 
 def test_a_stream_that_waits_is_told_nothing_where_it_may_be_a_sound() -> None:
