@@ -46,6 +46,11 @@ def _twice(pairs: Iterable[tuple[str, Any]]) -> str:
     return ""
 
 
+def too_deep() -> Failure:
+    """Return what refuses a body whose nesting the stack has no room for: here, or where it is read once more."""
+    return Failure("invalid_json", "the request body is nested too deeply")
+
+
 class Document:
     """One JSON object. Objects inside it are seen as tuples of pairs, so that reading it stays in C."""
 
@@ -76,7 +81,7 @@ class Document:
             what = f"not JSON, at character {stop.value}" if text.strip() else "empty; a JSON object is needed"
             raise Failure("invalid_json", f"the request body is {what}") from None
         except RecursionError:
-            raise Failure("invalid_json", "the request body is nested too deeply") from None
+            raise too_deep() from None
         except ValueError as error:
             where = f", at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
             raise Failure("invalid_json", f"the request body is not JSON{where}") from None
@@ -97,14 +102,17 @@ class Document:
         return self._values.get(name, default)
 
     def inner(self, name: str) -> Document | None:
-        """Return a member that is an object as a document of its own."""
+        """Return a member that is an object as a document of its own; :raises Failure: as :meth:`with_raw`."""
         if type(self._values.get(name)) is not tuple:
             return None
         start, end = self._spans()[0][name]
         return self.of(self._text[start:end])
 
     def with_raw(self, changes: Mapping[str, str], without: Iterable[str] = ()) -> str:
-        """Return the text with members set to given JSON texts, and some left out; new ones come last."""
+        """Return the text with members set to given JSON texts, and some left out; new ones come last.
+
+        :raises Failure: ``invalid_json``, where the stack has less room than when the text was read.
+        """
         gone = {name for name in without if name in self._values}
         if not changes and not gone:
             return self._text
@@ -131,7 +139,10 @@ class Document:
         at = text.index("{") + 1
         while self._values:
             name, start = _name(text, at)
-            _, end = _SCAN(text, start)
+            try:
+                _, end = _SCAN(text, start)
+            except RecursionError:  # the stack is fuller than it was when the text was found to be sound
+                raise too_deep() from None
             spans[name] = start, end
             sign = _SIGN.match(text, end)
             assert sign is not None

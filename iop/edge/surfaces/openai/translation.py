@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from iop import model as m
-from iop.document import Document
+from iop.document import Document, too_deep
 from iop.edge.pool.estimate import estimate
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.apis.shape import Chattable
@@ -29,7 +29,10 @@ class AsChat:
 
     @cached_property
     def _document(self) -> Document:
-        return Document.of(codec.dumps(self._request.chat()).decode())
+        try:
+            return Document.of(codec.dumps(self._request.chat()).decode())
+        except RecursionError:
+            raise too_deep() from None
 
     def __call__(self, target: str) -> bytes:
         """Return it for a target; :raises Failure: for what a chat cannot say."""

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from iop.document import Document
+from iop.document import Document, too_deep
 from iop.edge.surfaces.openai.apis.completion import Chunks, Collected
 from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.members import model_of, streams, wants_usage, with_usage, wrong
@@ -29,11 +29,17 @@ class ChatRequest(NamedTuple):
 
     @property
     def tools(self) -> dict[str, Any]:
-        """The JSON Schemas of the tools' parameters, by name; what is no function tool is left out."""
+        """The JSON Schemas of the tools' parameters, by name; what is no function tool is left out.
+
+        :raises Failure: ``invalid_json``, where they are nested too deeply to be read here.
+        """
         if "tools" not in self.document:
             return {}
         made: dict[str, Any] = {}
-        tools = json.loads(self.body)["tools"]
+        try:
+            tools = json.loads(self.body)["tools"]
+        except RecursionError:
+            raise too_deep() from None
         for tool in tools if isinstance(tools, list) else ():
             function = tool.get("function") if isinstance(tool, dict) else None
             if isinstance(function, dict) and isinstance(function.get("name"), str):

@@ -11,7 +11,7 @@ from iop import model as m
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.completion import usage_object
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import is_count, model_of, streams, wants_usage, with_usage, wrong
+from iop.edge.surfaces.openai.apis.members import is_count, model_of, plain, streams, wants_usage, with_usage, wrong
 from iop.edge.surfaces.openai.apis.reading import LARGEST, size_of
 from iop.errors import Failure
 from iop.http import sse
@@ -82,7 +82,7 @@ class CompletionRequest(NamedTuple):
 
     def chat(self) -> dict[str, Any]:
         """Return the prompt as the one message of a user."""
-        said = json.loads(self.body)
+        said = plain(self.body)
         kept = {name: said[name] for name in _ALSO_OF_CHAT if said.get(name) is not None}
         return {"model": self.model, "messages": [{"role": "user", "content": self.prompt}], **kept}
 

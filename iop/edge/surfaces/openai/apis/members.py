@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
-from iop.document import Document
+from iop.document import Document, too_deep
 from iop.errors import Failure
 
 
@@ -47,3 +49,22 @@ def with_usage(document: Document) -> str:
 def is_count(value: Any) -> bool:
     """Whether a JSON value is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def plain(body: bytes) -> dict[str, Any]:
+    """Return a body, known to be a JSON object, as plain values that JSON can say again.
+
+    :raises Failure: for a number that would be infinite, for nesting that was scanned from a shallower stack.
+    """
+    try:
+        made: dict[str, Any] = json.loads(body, parse_float=_finite)
+    except RecursionError:
+        raise too_deep() from None
+    return made
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Failure("invalid_value", "a number of the request is too large")
+    return value

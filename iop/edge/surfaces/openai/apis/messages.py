@@ -7,13 +7,13 @@ one than the client means is refused. ``docs/contracts/openai.md`` (Messages).
 from __future__ import annotations
 
 import json
-import math
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
 from iop import model as m
-from iop.document import Document
+from iop.document import Document, too_deep
+from iop.edge.surfaces.openai.apis.members import plain
 from iop.edge.surfaces.openai.apis.messages_answer import MessagesDocument, MessagesStream
 from iop.edge.surfaces.openai.apis.messages_errors import error_document, error_event, wrong
 from iop.edge.surfaces.openai.apis.messages_options import chat_options, schemas_of, thinking_of
@@ -55,12 +55,12 @@ class CountTokensRequest:
 
         :raises Failure: ``invalid_value`` and ``unsupported_parameter``, with the member at fault as ``param``.
         """
-        asked = _plain(self.body)
+        asked = plain(self.body)
         thinking_of(asked)
         try:
             messages = chat_messages(asked.get("system"), asked["messages"])
         except RecursionError:
-            raise _too_deep() from None
+            raise too_deep() from None
         return {"model": self.model, "messages": messages, **chat_options(asked)}
 
     def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class MessagesRequest(CountTokensRequest):
     @property
     def tools(self) -> dict[str, Any]:
         """The JSON Schemas of the tools' inputs, by name; what is no tool of the client's own is left out."""
-        return schemas_of(_plain(self.body)["tools"]) if "tools" in self.document else {}
+        return schemas_of(plain(self.body)["tools"]) if "tools" in self.document else {}
 
 
 def count_document(tokens: int) -> dict[str, Any]:
@@ -132,23 +132,3 @@ def _wrong(document: Document, name: str, what: str) -> Failure:
     if name in document:
         return wrong(name, what)
     return Failure("invalid_value", f"`{name}` is needed, as {what}", param=name)
-
-
-def _plain(body: bytes) -> dict[str, Any]:
-    """Return a body, known to be a JSON object, as one; :raises Failure: for a number that JSON could not say again."""
-    try:
-        plain: dict[str, Any] = json.loads(body, parse_float=_finite)
-    except RecursionError:
-        raise _too_deep() from None
-    return plain
-
-
-def _too_deep() -> Failure:
-    return Failure("invalid_json", "the request body is nested too deeply")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise Failure("invalid_value", "a number of the request is too large")
-    return value

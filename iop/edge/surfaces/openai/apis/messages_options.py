@@ -22,6 +22,9 @@ _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _USUAL_EFFORT: Final = "high"
 """As good as none, says the API; Claude Code sends it to every model, and one that cannot think may refuse it."""
 
+_MOST_TOKENS: Final = (1 << 63) - 1
+"""What a run has room for."""
+
 
 def chat_options(asked: JsonObject) -> JsonObject:
     """Return the members of the chat request; :raises Failure: ``invalid_value``, ``unsupported_parameter``.
@@ -60,8 +63,8 @@ def thinking_of(asked: Mapping[str, Any]) -> m.Thinking:
         return m.Thinking("off")
     if kind == "enabled":
         budget = wish.get("budget_tokens")
-        if type(budget) is not int or budget < 1:
-            raise wrong("thinking.budget_tokens", "a whole number above 0")
+        if type(budget) is not int or not 0 < budget <= _MOST_TOKENS:
+            raise wrong("thinking.budget_tokens", f"a whole number from 1 to {_MOST_TOKENS}")
         return m.Thinking("on", budget)
     if wish and kind not in ("adaptive", "between_tools"):
         raise wrong("thinking.type", "enabled, disabled, adaptive or between_tools")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.errors import error_object
+from iop.edge.surfaces.openai.apis.members import plain
 from iop.edge.surfaces.openai.apis.responses_answer import Frame, ResponsesDocument, ResponsesStream, event_bytes
 from iop.edge.surfaces.openai.apis.responses_input import item_references, messages_of
 from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
@@ -136,13 +137,16 @@ class ResponsesRequest:
 
         Its response is another than the backend's, whose id and whose count of events nobody has read.
         """
-        return event_bytes(Frame(request_id, 0, self._asked).failed(failure, []), 0)
+        try:
+            asked = self._asked
+        except Failure:
+            asked = {"model": self.model}
+        return event_bytes(Frame(request_id, 0, asked).failed(failure, []), 0)
 
     @cached_property
     def _asked(self) -> Json:
-        """The request as plain values."""
-        asked: Json = json.loads(self.body)
-        return asked
+        """The request as plain values; :raises Failure: for what could not be said again."""
+        return plain(self.body)
 
     @cached_property
     def _tools(self) -> Tools:
