@@ -39,7 +39,7 @@ def chat_messages(system: Any, turns: Any) -> list[JsonObject]:
     conversation.instruct("" if system is None else _system(system, "system"))
     for number, turn in enumerate(turns):
         conversation.take(turn, f"messages[{number}]")
-    return conversation.messages
+    return conversation.whole()
 
 
 def _system(content: Any, path: str) -> str:
@@ -58,21 +58,28 @@ def _system(content: Any, path: str) -> str:
 class _Conversation:
     """Turns, taken one by one.
 
-    :ivar messages: what they are as a chat.
+    :ivar messages: what they are as a chat, the system prompt apart.
     """
 
     def __init__(self) -> None:
         self.messages: list[JsonObject] = []
+        self._instructions: list[str] = []
         self._calls: set[str] = set()  # of the last assistant's message
         self._answers_at = 0
-        self._reminders: list[JsonObject] = []  # of the user's message that is the last one
+        self._open: JsonObject | None = None  # the user's message that may go on
+        self._reminders: list[JsonObject] = []  # in it
         self._parts: list[JsonObject] = []
 
     def instruct(self, text: str) -> None:
         """Begin with a system prompt, or go on with it."""
-        before = [message["content"] for message in self.messages]
         if text:
-            self.messages[:] = [{"role": "system", "content": _PARAGRAPH.join([*before, text])}]
+            self._instructions.append(text)
+
+    def whole(self) -> list[JsonObject]:
+        """Return all of it, when there is no more."""
+        self._settle()
+        said = [{"role": "system", "content": _PARAGRAPH.join(self._instructions)}] if self._instructions else []
+        return [*said, *self.messages]
 
     def take(self, turn: Any, path: str) -> None:
         if not isinstance(turn, dict):
@@ -88,7 +95,7 @@ class _Conversation:
             raise wrong(f"{path}.role", "user, assistant or system")
 
     def _amid(self, text: str) -> None:
-        if any(message["role"] != "system" for message in self.messages):
+        if self.messages:
             self._say([_text(f"<system-reminder>\n{text}\n</system-reminder>")] if text else [], [])
         else:
             self.instruct(text)
@@ -128,13 +135,20 @@ class _Conversation:
         if not reminders and not parts:
             return
         if not self.messages or self.messages[-1]["role"] != "user":
-            self._reminders, self._parts = [], []
-            self.messages.append({"role": "user"})
+            self._settle()
+            self._open = {"role": "user"}
+            self.messages.append(self._open)
         self._reminders += reminders
         self._parts += parts
+
+    def _settle(self) -> None:
+        """Write what the user has said so far: once for all turns that are one, however many."""
+        if self._open is None:
+            return
         said = [*self._reminders, *self._parts]
         plain = all(part["type"] == "text" for part in said)
-        self.messages[-1]["content"] = _joined(said) if plain else [part for part in said if part.get("text") != ""]
+        self._open["content"] = _joined(said) if plain else [part for part in said if part.get("text") != ""]
+        self._open, self._reminders, self._parts = None, [], []
 
     # ---- the assistant ------------------------------------------------------------------------------------------
 

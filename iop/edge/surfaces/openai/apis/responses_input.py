@@ -43,24 +43,34 @@ def messages_of(instructions: str | None, given: str | list[Any]) -> list[Json]:
         messages.add({"role": "system", "content": instructions})
     if isinstance(given, str):
         messages.add({"role": "user", "content": given})
-        return messages.made
+        given = []
     for number, item in enumerate(given):
         where = f"input[{number}]"
         if not isinstance(item, dict):
             raise _wrong(where, "an object")
         messages.read(item, where)
-    return messages.made
+    return messages.whole()
 
 
 class _Messages:
-    """Messages, as items come.
+    """Messages, as items come. Texts of several items are joined once, however many they are.
 
-    :ivar made: those so far.
+    :ivar made: those so far; the texts of the first and of the last may be missing.
     """
 
     def __init__(self) -> None:
         self.made: list[Json] = []
-        self._reasoning: list[str] = []
+        self._instructions: list[str] = []  # of the first message
+        self._reasoning: list[str] = []  # before the turn that it belongs to
+        self._said: list[str] = []  # in the assistant's turn that may go on
+        self._thought: list[str] = []  # likewise
+
+    def whole(self) -> list[Json]:
+        """Return all of them, when there are no more."""
+        self._settle()
+        if self._instructions:
+            self.made[0] = {"role": "system", "content": "\n\n".join(self._instructions)}
+        return self.made
 
     def read(self, item: Json, where: str) -> None:
         """Take an item in; what only the API's own host understands is passed over."""
@@ -79,11 +89,14 @@ class _Messages:
     def add(self, message: Json) -> None:
         """Append a message that is nobody's answer; instructions at the beginning are one."""
         self._reasoning = []
-        if len(self.made) == 1 and message["role"] == self.made[0]["role"] == "system":
-            both = self.made[0]["content"], message["content"]
-            if all(isinstance(each, str) for each in both):
-                self.made[0] = {"role": "system", "content": "\n\n".join(both)}
+        self._settle()
+        content = message["content"]
+        if message["role"] == "system" and isinstance(content, str):
+            if len(self.made) == 1 and self._instructions:
+                self._instructions.append(content)
                 return
+            if not self.made:
+                self._instructions = [content]
         self.made.append(message)
 
     def _message(self, item: Json, where: str) -> None:
@@ -95,8 +108,10 @@ class _Messages:
             self.add({"role": "system" if role == "developer" else role, "content": content})
             return
         turn = self._turn(more=bool(self.made) and "tool_calls" in self.made[-1])
-        said = turn["content"]
-        turn["content"] = said + content if isinstance(said, str) and isinstance(content, str) else content
+        if isinstance(content, str):
+            self._said.append(content)
+        else:
+            self._said, turn["content"] = [], content
 
     def _call(self, item: Json, where: str, *, custom: bool) -> None:
         said = item.get("input" if custom else "arguments")
@@ -118,14 +133,19 @@ class _Messages:
     def _turn(self, *, more: bool) -> Json:
         """Return the assistant's message that goes on (``more``) or begins, with the reasoning before it."""
         if not more or not self.made or self.made[-1]["role"] != "assistant":
+            self._settle()
             self.made.append({"role": "assistant", "content": None})
-        turn = self.made[-1]
-        thought = [turn["reasoning_content"]] if "reasoning_content" in turn else []
-        thought += [text for text in self._reasoning if text]
-        if thought:
-            turn["reasoning_content"] = "\n\n".join(thought)
+        self._thought += filter(None, self._reasoning)
         self._reasoning = []
-        return turn
+        return self.made[-1]
+
+    def _settle(self) -> None:
+        """Write what the assistant's turn says: it does not go on."""
+        if self._said:
+            self.made[-1]["content"] = "".join(self._said)
+        if self._thought:
+            self.made[-1]["reasoning_content"] = "\n\n".join(self._thought)
+        self._said, self._thought = [], []
 
 
 def _reasoning(item: Json) -> str:
