@@ -561,3 +561,45 @@ def test_provider_tokens_are_ignored_when_they_are_off() -> None:
     sent = repr(tuple(gateway.run.request))
     assert "prov-1" not in sent
     assert "edge-secret" not in sent
+
+
+# ---- hostile requests; the codecs alone are in test_hostile_requests.py
+
+
+def test_a_form_passes_through() -> None:
+    gateway = Gateway(whole(b'{"text":"hi"}'), configuration=document(node("n1", "p1", models=["own/name"])))
+    form = (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n\0\xff\r\n'
+        b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n--b--\r\n'
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = gateway.ask("/v1/audio/transcriptions", form, headers=kind).answer
+    assert (answer.status, answer.json) == (200, {"text": "hi"})
+    assert gateway.run.request.input == form.replace(b"\r\nm\r\n", b"\r\nown/name\r\n")
+    assert ("content-type", kind["Content-Type"]) in gateway.run.request.http.headers
+    gateway.close()
+
+
+@pytest.mark.parametrize("digits", [19, 20, 400])
+def test_a_budget_larger_than_a_run_has_room_for(digits: int) -> None:
+    gateway = Gateway(start(None), piece(text="hi"), complete())
+    body = {"model": "m", "max_tokens": 9, "messages": CHAT["messages"]}
+    thinking = {"type": "enabled", "budget_tokens": int("9" * digits)}
+    answer = gateway.ask("/v1/messages", {**body, "thinking": thinking}).answer
+    assert (answer.status, answer.json["error"]["type"]) == (400, "invalid_request_error")
+    gateway.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"])
+def test_nesting_for_which_there_is_just_no_room(target: str) -> None:
+    """What is read once may be read again from a fuller stack."""
+    gateway = Gateway(start(None), piece(text="hi"), complete())
+    client = gateway.connect()
+    request = {**CHAT, "prompt": "a", "input": "a", "max_tokens": 9, "stream": True, "stream_options": {"x": 0}}
+    before = json.dumps(request)[:-1]
+    for depth in range(900, 1000, 2):
+        client.ask(target, f'{before}, "tools": [{{"a": {"[" * depth}{"]" * depth}}}]}}'.encode())
+        gateway.net.run()
+    assert {answer.status for answer in client.answers} <= {200, 400}
+    gateway.close()
