@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ from iop.edge.config import model as config
 from iop.edge.pool.estimate import estimate, longest
 from iop.edge.record import Record
 from iop.edge.runs import Ask, Runs, new_id
-from iop.edge.surfaces.openai import codec, questions
+from iop.edge.surfaces.openai import codec, openapi, questions
 from iop.edge.surfaces.openai.answer import SurfaceAnswer
 from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.messages import count_document, error_document
@@ -113,9 +113,18 @@ class OpenAISurface:
             b"/v1/models/": models,
             b"/healthz": {b"GET": Route(self._healthz, "health", open=True)},
             b"/readyz": {b"GET": Route(self._readyz, "health", open=True)},
+            b"/openapi.json": {b"GET": Route(self._describe, "health", open=True)},
         }
         self._one_model = {b"GET": Route(self._show_model, "models")}
         self._passing = {b"POST": Route(self._pass, "passthrough")}
+        self._description = codec.dumps(openapi.document(self.places()))
+
+    def places(self) -> Iterator[openapi.Place]:
+        """Iterate over all that is served; a last slash, which changes nothing, apart."""
+        whole = {path.decode(): methods for path, methods in self._routes.items() if not path.endswith(b"/")}
+        for path, methods in {**whole, openapi.ONE_MODEL: self._one_model, openapi.PASSED: self._passing}.items():
+            for method, route in methods.items():
+                yield openapi.Place(path, method.decode(), route.open, route.anthropic)
 
     # ---- IRefreshable -------------------------------------------------------------------------------------------
 
@@ -352,6 +361,9 @@ class OpenAISurface:
 
     def _healthz(self, exchange: Exchange, context: Context) -> None:
         self._respond(exchange, context, b'{"status":"ok"}')
+
+    def _describe(self, exchange: Exchange, context: Context) -> None:
+        self._respond(exchange, context, self._description)
 
     def _readyz(self, exchange: Exchange, context: Context) -> None:
         if self._runs.ready:
