@@ -26,7 +26,7 @@ from iop.edge.surfaces.openai import openapi
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "5"))
+EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "3"))
 SECONDS: Final = 20.0
 """For one answer; no request here is a long one."""
 
