@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -213,6 +214,12 @@ GARBAGE: Final = {
     "two": "1, 2",
 }
 
+THOROUGH: Final = "FUZZ_EXAMPLES" in os.environ
+"""Whether everything is tried (``tox -e fuzz``), and not a part of it, always the same one."""
+
+SAMPLED: Final = 1 if THOROUGH else 7
+EXAMPLES: Final = 400 if THOROUGH else 60
+
 POLICY: Final = Policy(5, 7, 11)
 USAGE: Final = m.Usage(1, 2, 3, 4)
 NATIVE_CALLS: Final = json.dumps(
@@ -341,7 +348,9 @@ def test_a_good_request_is_good(api: str) -> None:
 def test_every_member_wrong_in_every_way(api: str, wrong: str) -> None:
     read, document = APIS[api]
     faults = []
-    for path in places(document):
+    for number, path in enumerate(places(document)):
+        if (number + list(GARBAGE).index(wrong)) % SAMPLED:
+            continue
         try:
             survives(read, with_text(document, path, GARBAGE[wrong]).encode())
         except Exception as error:
@@ -352,7 +361,7 @@ def test_every_member_wrong_in_every_way(api: str, wrong: str) -> None:
 WRONG: Final = st.sampled_from(sorted(GARBAGE.values()))
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 @given(st.sampled_from(sorted(APIS)), st.data())
 def test_several_members_wrong_at_once(api: str, data: st.DataObject) -> None:
     read, document = APIS[api]
@@ -361,7 +370,7 @@ def test_several_members_wrong_at_once(api: str, data: st.DataObject) -> None:
     survives(read, ("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in texts.items()) + "}").encode())
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 @given(st.sampled_from(sorted(APIS)), st.data())
 def test_bytes_that_were_hurt_on_the_way(api: str, data: st.DataObject) -> None:
     read, document = APIS[api]
@@ -397,7 +406,7 @@ def form(kind: bytes) -> Callable[[bytes], Any]:
     return lambda body: PassingRequest.parse(body, b"multipart/form-data" + kind)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 @given(BOUNDARIES, st.data())
 def test_forms_that_were_hurt_on_the_way(boundary: bytes, data: st.DataObject) -> None:
     pieces = [b"\r\n", b"--b", b"--b--", b"\r\n\r\n", b'name="model"', b";", b"\0", b"\xff", FORM, FORM[:70], FORM[90:]]
@@ -474,7 +483,7 @@ LARGE: Final[dict[str, Callable[[int], bytes]]] = {
     ),
 }
 
-BIG: Final = 1 << 17
+BIG: Final = 1 << 15
 """Bytes of the smaller of two requests."""
 
 
@@ -490,8 +499,11 @@ def assert_linear(read: Callable[[bytes], Any], made: Callable[[int], bytes]) ->
             took.append(time.process_time() - begun)
         return min(took)
 
-    small, large = seconds(BIG), seconds(4 * BIG)
-    assert large < max(8 * small, 0.3), f"{small:.3f} s, then {large:.3f} s"
+    for _ in range(3):  # a machine may stumble, once
+        small, large = seconds(BIG), seconds(4 * BIG)
+        if large < max(8 * small, 0.3):
+            return
+    raise AssertionError(f"{small:.3f} s, then {large:.3f} s")
 
 
 @pytest.mark.slow
