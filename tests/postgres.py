@@ -9,8 +9,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,11 +28,25 @@ def binaries() -> Path | None:
 
 
 class Cluster:
-    """A running server; its superuser is ``iop``, with a password that nobody checks."""
+    """A running server; its superuser is ``iop``, with a password that nobody checks.
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+    :param command: that runs it. It ends with the thread that started it.
+    """
+
+    def __init__(self, folder: Path, command: Sequence[str | Path]) -> None:
         self._folder = folder
-        self.process = process
+        self._command = command
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    def start(self) -> None:
+        """Run it, also again; :meth:`ready` waits until it takes connections."""
+        nothing = subprocess.DEVNULL
+        self.process = subprocess.Popen(self._command, stdin=nothing, stdout=nothing, stderr=nothing, cwd="/")
+
+    def ready(self) -> Cluster:
+        _wait_for(self._folder, self.process)
+        return self
 
     def url(self, name: str = "postgres") -> str:
         return f"postgresql://iop:hidden%20word@/{name}?host={self._folder}"
@@ -45,6 +59,17 @@ class Cluster:
         with psycopg.connect(host=str(self._folder), user="iop", dbname="postgres", autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def kill(self) -> None:
+        """End the server and everything that it runs without a warning: it recovers when it is started again."""
+        family = _family(self.process.pid)
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        for pid in family[1:]:  # while one of them lives, no other server touches the data
+            while Path(f"/proc/{pid}").exists():
+                time.sleep(0.005)
 
     def stand_still(self, still: bool) -> None:
         """Stop the server and everything that it runs, or let it go on: connections hang, and none is refused."""
@@ -79,13 +104,11 @@ def cluster() -> Iterator[Cluster]:
     subprocess.run([*who, where / "initdb", *quick, "-D", data], check=True, capture_output=True, cwd="/")
     settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", "max_connections=20")
     options = [word for each in settings for word in ("-c", each)]
-    process = subprocess.Popen(
-        [*who, where / "postgres", "-D", data, *options], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/"
-    )
+    made = Cluster(folder, [*who, where / "postgres", "-D", data, *options])
     try:
-        _wait_for(folder, process)
-        yield Cluster(folder, process)
+        yield made.ready()
     finally:
+        process = made.process
         process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGQUIT)  # at once
         try:

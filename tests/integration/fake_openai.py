@@ -45,6 +45,7 @@ class Answer:
         self._writer = writer
         self._counted = counted
         self.stream = stream
+        self.usage = USAGE
         self._usage = usage
 
     async def raw(self, data: bytes) -> None:
@@ -91,10 +92,10 @@ class Answer:
         if self.stream:
             await self.chunk({}, "stop")
             if self._usage:
-                await self.event(CHUNK | {"choices": [], "usage": USAGE})
+                await self.event(CHUNK | {"choices": [], "usage": self.usage})
             await self.piece(b"data: [DONE]\n\n")
         else:
-            rest = '"},"index":0,"finish_reason":"stop"}],"usage":' + json.dumps(USAGE) + "}"
+            rest = '"},"index":0,"finish_reason":"stop"}],"usage":' + json.dumps(self.usage) + "}"
             await self.piece(rest.encode())
         await self.raw(b"0\r\n\r\n")
 
@@ -198,8 +199,15 @@ async def flood(answer: Answer, size: str, end: str = "well") -> None:
         answer.break_off()
 
 
+async def count(answer: Answer, tokens: str, word: str, *numbers: str) -> None:
+    """Obey another order, and say that the input had so many tokens: by them a test knows a request again."""
+    answer.usage = USAGE | {"prompt_tokens": int(tokens), "total_tokens": int(tokens) + USAGE["completion_tokens"]}
+    await ORDERS[word](answer, *numbers)
+
+
 ORDERS: dict[str, Callable[..., Awaitable[None]]] = {
-    order.__name__: order for order in (silence, drip, stall, die, close, garbage, refuse, limit, html, error, flood)
+    order.__name__: order
+    for order in (silence, drip, stall, die, close, garbage, refuse, limit, html, error, flood, count)
 }
 
 

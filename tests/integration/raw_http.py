@@ -65,6 +65,9 @@ def head(method: str, path: str, *headers: str, key: str = KEY) -> bytes:
 class Wire:
     """One connection."""
 
+    class Closed(AssertionError):
+        """The other side has closed it, and there was no answer."""
+
     def __init__(self, port: int, *, buffer: int = 0) -> None:
         self.socket = socket.socket()
         if buffer:
@@ -133,7 +136,7 @@ class Wire:
                 parser.receive_data(self.socket.recv(1 << 16))
                 continue
             if isinstance(event, h11.ConnectionClosed):
-                raise AssertionError("the connection was closed without an answer")
+                raise Wire.Closed("the connection was closed without an answer")
             yield event
             if isinstance(event, h11.EndOfMessage):
                 self._left = parser.trailing_data[0]
