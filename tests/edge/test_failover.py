@@ -122,6 +122,22 @@ def test_which_failures_another_provider_may_do_better(failure: Failure | str | 
     assert world.idle
 
 
+def test_what_the_client_is_told_is_what_is_recorded() -> None:
+    """The first failure, though another one was the last; each attempt has its own."""
+    world, second = pair()
+    run, told = world.start()
+    told.status = 0
+    world.say(run, m.Error(answered(429)))
+    second.say(run.id, m.Error(Failure("upstream_error", "closed without an answer")))
+    world.net.run()
+    (record,) = world.records
+    assert told.end == record.outcome == "rate_limited"
+    assert record.status == 429
+    assert record.attempts == (("n1", "p1", "rate_limited"), ("n2", "q1", "upstream_error"))
+    assert record.provider == "q1"
+    assert world.idle
+
+
 AGENT = {"type": "cli", "category": "cli"}
 
 

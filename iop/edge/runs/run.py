@@ -443,14 +443,22 @@ class Run(Claim):
             if self.lease is not None and self.lease.resource.once and failure.code not in _NOTHING_RAN:
                 first.hopeless = True
             self._status = answer.status or first.http_status
-            self._end(_outcome(failure), _verdict(failure), usage)
+            self._end(_outcome(failure), _verdict(failure), usage, _outcome(first))
             answer.failed(first, usage)
 
-    def _end(self, outcome: str, verdict: Verdict = Verdict.NOTHING, usage: m.Usage | None = None) -> None:
+    def _end(
+        self, outcome: str, verdict: Verdict = Verdict.NOTHING, usage: m.Usage | None = None, told: str = ""
+    ) -> None:
+        """It is over.
+
+        :param outcome: how its last attempt ended.
+        :param told: how it ended by what its client is told, where that may be an earlier attempt's failure.
+        """
         if self.ended_at:
             return
         self.ended_at = self._service.pool.now() or 1  # 0 is for those that go on
-        self.outcome = outcome = self.outcome or outcome
+        outcome = self.outcome or outcome
+        self.outcome = self.outcome or told or outcome
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
