@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from jsonschema import Draft202012Validator, ValidationError
 from twisted.internet.defer import DeferredLock, maybeDeferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure as TwistedFailure
 
 from iop import model as m
 from iop.errors import Failure, printable
 from iop.node.adapters.environment import Environment
 from iop.node.adapters.workspace import resolved
+from iop.node.hiding import Hiding
 from iop.node.sessions import SessionStore
 
 PATIENCE = 30.0
@@ -84,6 +86,7 @@ class AdapterSet:
         self._sessions = sessions
         self._roots = workspace_roots
         self._capabilities: dict[str, Capabilities] = {}
+        self._hidings: dict[str, Hiding] = {}
         self._backends: dict[str, tuple[str, str]] = {}
         self._labels: dict[str, str] = {}
         self._turn = DeferredLock()
@@ -110,6 +113,10 @@ class AdapterSet:
         """Return what an instance can; None where there is none of that name."""
         return self._capabilities.get(name)
 
+    def hiding(self, name: str) -> Hiding:
+        """Return what hides an adapter's credentials."""
+        return self._hidings.get(name) or Hiding()
+
     def sessions(self) -> list[Mapping[str, Any]]:
         """Return the sessions of every adapter, each with its ``adapter``; one that cannot say has none."""
         found: list[Mapping[str, Any]] = []
@@ -117,7 +124,7 @@ class AdapterSet:
             try:
                 found += [{**each, "adapter": name} for each in adapter.sessions()]
             except Exception:
-                self.log.failure("the adapter {name} could not say its sessions", name=name)
+                self._broke("the adapter {name} could not say its sessions", name)
         return found
 
     def backend(self, request: m.RunRequest) -> tuple[str, str]:
@@ -179,6 +186,7 @@ class AdapterSet:
     async def _make(self, name: str, config: m.AdapterConfig) -> Any:
         try:
             factory = self._factory(config.type)
+            self._hidings[name] = Hiding(config.settings, factory.settings_schema)
             faults = _faults(factory.settings_schema, config.settings)
             if faults:
                 raise Failure("invalid_value", faults)
@@ -186,18 +194,18 @@ class AdapterSet:
             environment = Environment(name, self._reactor, state_dir, self._sessions, self.workspace)
             adapter = factory.make(config.settings, environment)
             can = Capabilities.of(factory)
-        except Failure:
-            raise
+        except Failure as failure:
+            raise self.hiding(name).failure(failure) from None
         except Exception as error:
-            self.log.failure("the adapter {name} could not be made", name=name)
+            self._broke("the adapter {name} could not be made", name)
             raise Failure("adapter_unavailable", f"it could not be made: {type(error).__name__}") from error
         try:
             await maybeDeferred(adapter.start).addTimeout(PATIENCE, self._reactor)
         except Exception as error:
-            self.log.failure("the adapter {name} could not be started", name=name)
+            self._broke("the adapter {name} could not be started", name)
             await self._end(name, adapter)
             if isinstance(error, Failure):
-                raise
+                raise self.hiding(name).failure(error) from None
             raise Failure("adapter_unavailable", f"it could not be started: {type(error).__name__}") from error
         self._capabilities[name] = can
         return adapter
@@ -210,7 +218,11 @@ class AdapterSet:
         try:
             await maybeDeferred(adapter.stop).addTimeout(PATIENCE, self._reactor)
         except Exception:
-            self.log.failure("the adapter {name} did not stop cleanly", name=name)
+            self._broke("the adapter {name} did not stop cleanly", name)
+
+    def _broke(self, words: str, name: str) -> None:
+        """Log the exception that an adapter has raised."""
+        self.log.failure(words, failure=self.hiding(name).reason(TwistedFailure()), name=name)
 
     async def stop(self) -> None:
         """Stop every adapter, those too that are being made."""

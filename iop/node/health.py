@@ -105,7 +105,9 @@ class Check:
     def _broken(self, reason: TwistedFailure, asking: Deferred[Any]) -> None:
         if self._over(asking):
             self._silent = 0
-            self.log.failure("the adapter {name} broke its check", failure=reason, name=self.provider.adapter)
+            name = self.provider.adapter
+            reason = self._adapters.hiding(name).reason(reason)
+            self.log.failure("the adapter {name} broke its check", failure=reason, name=name)
             self._found(m.Health.UNKNOWN, "its adapter broke the check")
 
     def _over(self, asking: Deferred[Any]) -> bool:

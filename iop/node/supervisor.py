@@ -17,6 +17,7 @@ from iop.errors import Failure
 from iop.interfaces import ISink
 from iop.node.adapters.environment import Run
 from iop.node.adapterset import AdapterSet, Capabilities
+from iop.node.hiding import Hiding
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
 
@@ -40,6 +41,7 @@ class NodeRun:
     """One run on this node, and the sink its adapter talks to.
 
     :ivar ended: its terminal event is made; it may still wait behind others for credit.
+    :ivar hiding: of its adapter.
     """
 
     log = Logger()
@@ -50,6 +52,7 @@ class NodeRun:
         self.ended = False
         self.started = False
         self.cancelled = False
+        self.hiding = Hiding()
         self.input: list[bytes] = []
         self.missing = 0
         self.end: m.RunEvent | None = None
@@ -126,7 +129,7 @@ class NodeRun:
         self.complete(finish_reason, usage, metadata)
 
     def fail(self, failure: Failure, usage: m.Usage | None = None) -> None:
-        self._end(m.Error(failure, usage))
+        self._end(m.Error(self.hiding.failure(failure, self.request.secret_headers), usage))
 
     # ---- credit -------------------------------------------------------------------------------------------------
 
@@ -232,6 +235,7 @@ class NodeRun:
         elif reason.check(CancelledError):
             self.fail(Failure("cancelled", "the run was cancelled"))
         else:
+            reason = self.hiding.reason(reason, self.request.secret_headers)
             self.log.failure("an adapter failed on {run}", failure=reason, run=self.id)
             self.fail(Failure("internal", "the adapter failed"))
 
@@ -322,6 +326,7 @@ class Supervisor:
         except Failure as failure:
             run.fail(failure)
             return
+        run.hiding = self._adapters.hiding(run.request.adapter)
         run.execute(adapter, *self._adapters.backend(run.request))
 
     def busy(self, adapter: str) -> bool:

@@ -105,6 +105,12 @@ def fail(status: str, *words: str) -> None:
     sys.exit(int(status))
 
 
+def betray() -> None:
+    """End with its key on stderr, as some do that are refused with it."""
+    sys.stderr.write(f"this key is not valid: {os.environ['AGENT_KEY']}\n")
+    sys.exit(1)
+
+
 def refuse(status: str) -> None:
     """An error that calls itself a success, with exit status 0."""
     result("limit reached", is_error=True, api_error_status=int(status))
@@ -135,7 +141,7 @@ def stray() -> None:
 
 ORDERS = {
     order.__name__: order
-    for order in (tell, hang, mute, deaf, leave, flood, line, fail, refuse, die, stray, nameless, chatter)
+    for order in (tell, hang, mute, deaf, leave, flood, line, fail, betray, refuse, die, stray, nameless, chatter)
 }
 
 
