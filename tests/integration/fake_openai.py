@@ -46,6 +46,7 @@ class Answer:
         self._counted = counted
         self.stream = stream
         self.usage = USAGE
+        self.headers: dict[str, str] = {}
         self._usage = usage
 
     async def raw(self, data: bytes) -> None:
@@ -167,6 +168,13 @@ async def refuse(answer: Answer, status: str) -> None:
     await answer.document(int(status), {"error": {"message": message, "type": "trouble", "code": int(status)}})
 
 
+async def betray(answer: Answer, status: str) -> None:
+    """A status, with an error that repeats what the request's headers were, as some do of a key."""
+    said = ", ".join(f"{name}: {value}" for name, value in answer.headers.items())
+    error = {"message": f"Incorrect API key provided: {said}", "type": "auth_error", "code": "invalid_api_key"}
+    await answer.document(int(status), {"error": error})
+
+
 async def limit(answer: Answer, seconds: str) -> None:
     error = {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}
     await answer.document(429, {"error": error}, f"retry-after: {seconds}")
@@ -207,7 +215,7 @@ async def count(answer: Answer, tokens: str, word: str, *numbers: str) -> None:
 
 ORDERS: dict[str, Callable[..., Awaitable[None]]] = {
     order.__name__: order
-    for order in (silence, drip, stall, die, close, garbage, refuse, limit, html, error, flood, count)
+    for order in (silence, drip, stall, die, close, garbage, refuse, betray, limit, html, error, flood, count)
 }
 
 
@@ -247,6 +255,7 @@ class Backend:
         self.last = {"path": path, "headers": headers, "body": document, "text": body[:10_000].decode()}
         usage = bool((document.get("stream_options") or {}).get("include_usage"))
         answer = Answer(self, writer, stream=bool(document.get("stream")), usage=usage)
+        answer.headers = headers
         work = asyncio.ensure_future(self._obey(answer, document))
         watch = asyncio.ensure_future(reader.read(1))
         self.requests += 1
