@@ -50,7 +50,10 @@ SAID: Final = {
 }
 """What clients are told, by outcome: a code, or the type of the error where the API has no codes."""
 
-NOT_OWED: Final = {"cut", "away", *SAID["no_provider"], *SAID["queue_full"], *SAID["queue_timeout"]}
+GONE: Final = {"cut", "away"}
+"""Ends of requests whose edge was not there, or no more."""
+
+NOT_OWED: Final = {*GONE, *SAID["no_provider"], *SAID["queue_full"], *SAID["queue_timeout"]}
 """Ends of requests of which the ledger need not have a row: the edge died, or the pool may not have let them in."""
 
 KNOWN: Final = {"whole"}.union(NOT_OWED, *SAID.values())
@@ -246,7 +249,7 @@ def storm(world: World, random: Random, kills: int) -> None:
     """Kill, an edge first, and at times two at once; mostly wait until requests are served again."""
     bag = ["edge"]
     while len(world.kills) < kills:
-        time.sleep(1.2 if not world.kills else random.uniform(0.1, 1.8))
+        time.sleep(1.2 if not world.kills else random.uniform(0.1, 2.5))
         together = 2 if kills - len(world.kills) > 1 and random.random() < 0.25 else 1
         while len(bag) < together:
             bag += random.sample(world.victims, 4)
@@ -265,13 +268,14 @@ def compared(world: World, asked: list[Asked], rows: list[Row]) -> dict[str, Any
     by_number = {row.input_tokens: row for row in rows}
     logged = world.logged_runs()
     killed = [kill.at for kill in world.kills if kill.name == "edge"]
+    back = [min((x.begun for x in asked if x.begun > at and x.end not in GONE), default=1e18) for at in killed]
     lost: list[float] = []
     owed = 0
     for each in asked:
         assert each.end in KNOWN, each
         assert not each.wrong, each
-        if each.end in ("cut", "away"):  # only an edge that dies may do so
-            assert any(each.begun - 1.5 < at < each.ended for at in killed), each
+        if each.end in GONE:  # only by an edge that is dead, or dies meanwhile
+            assert any(at < each.ended and each.begun < until for at, until in zip(killed, back, strict=True)), each
         row = by_number.get(each.number)
         if row is None:
             row = by_run.get(logged.get(each.request_id, ""))
@@ -305,4 +309,4 @@ def right(asked: Asked, row: Row) -> bool:
     if row.outcome == "complete":
         counted = (row.input_tokens, row.output_tokens, row.estimated) == (asked.number, 3, 0)
         return counted and asked.end in ("whole", "cut")
-    return asked.end in {"cut"} | SAID[row.outcome]
+    return asked.end in {"cut", *SAID[row.outcome]}
