@@ -172,7 +172,12 @@ async def betray(answer: Answer, status: str) -> None:
     """A status, with an error that repeats what the request's headers were, as some do of a key."""
     said = ", ".join(f"{name}: {value}" for name, value in answer.headers.items())
     error = {"message": f"Incorrect API key provided: {said}", "type": "auth_error", "code": "invalid_api_key"}
-    await answer.document(int(status), {"error": error})
+    if status == "200":
+        await answer.begin()
+        await answer.event({"error": error})
+        await answer.raw(b"0\r\n\r\n")
+    else:
+        await answer.document(int(status), {"error": error})
 
 
 async def limit(answer: Answer, seconds: str) -> None:

@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 import re
+import signal
 import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 import pytest
 from raw_http import Answer, Wire, head, post
-from real_gateway import Backend, Gateway, agent, provider
+from real_gateway import Backend, Gateway, agent, provider, user
 from running import Child, free_port, get, until
 
 pytestmark = pytest.mark.slow
@@ -199,6 +200,9 @@ class World:
         self._config_of_the_node(folder)
         self.gateway.node_environ = {"PYTHONPATH": str(folder)}
         self.gateway.start()
+        (folder / "stranger").write_text(WRONG)
+        stranger = self.gateway.another_node("stranger", folder / "stranger")
+        self.children = {"edge": self.gateway.edge, "node": self.gateway.node, "stranger": stranger}
         self.seen = Seen()
 
     def _config_of_the_node(self, folder: Path) -> None:
@@ -224,15 +228,14 @@ class World:
 
     def look(self) -> None:
         """Take in what there is to be seen from outside, and what is on disk."""
-        gateway, seen = self.gateway, self.seen
-        for child in (gateway.edge, gateway.node):
-            seen.add(f"log: {child.name}", child.log)
-            for pid in family(child.pid):
-                seen.add("process list", Path(f"/proc/{pid}/cmdline").read_bytes())
-        for path in (gateway.folder / "edge", gateway.folder / "node"):
-            for file in path.rglob("*"):
+        for name, child in self.children.items():
+            self.seen.add(f"log: {name}", child.log)
+            for pid in [] if child.status is not None else family(child.pid):
+                self.seen.add("process list", Path(f"/proc/{pid}/cmdline").read_bytes())
+        for name in self.children:
+            for file in (self.gateway.folder / name).rglob("*"):
                 if file.is_file():
-                    seen.add(f"file: {file.relative_to(gateway.folder)}", file.read_bytes())
+                    self.seen.add(f"file: {file.relative_to(self.gateway.folder)}", file.read_bytes())
 
 
 def family(pid: int) -> list[int]:
@@ -254,118 +257,142 @@ def world(
         pytest.importorskip("psycopg")
     made = World(make_gateway, tmp_path / "secrets", fake, request.param, url)
     yield made
-    for child in (made.gateway.edge, made.gateway.node):
+    for child in made.children.values():
         child.stop()
         child.log_path.write_text("")  # its tracebacks are asked for
 
 
+def chat_as(content: str, model: str, *headers: str, stream: bool = False) -> bytes:
+    body = {"model": model, "messages": user(content), "stream": stream}
+    return post(json.dumps(body).encode(), *headers, key=PRINCIPAL)
+
+
+FORWARDED: Final = f"x-iop-provider-authorization: Bearer {PROVIDER}"
+
+
 def test_no_secret_comes_out(world: World, fake: Backend) -> None:
-    gateway, seen = world.gateway, world.seen
-    forwarded = f"x-iop-provider-authorization: Bearer {PROVIDER}"
+    what_goes_well(world, fake)
+    what_is_refused_at_the_door(world)
+    broken = what_fails_behind_it(world)
+    agents(world)
+    operators(world, broken.headers["x-request-id"])
+    a_configuration_that_is_refused(world)
+    until(lambda: "token" in world.children["stranger"].log, "the stranger is told why")
+    for child in reversed(world.children.values()):
+        child.signal(signal.SIGTERM)
+        child.wait()
+    world.look()
+    found = world.seen.secrets()
+    assert not found, "\n".join(found)
+    readable(world.seen, world.gateway.edge, world.gateway.node)
 
-    def chat_as(content: str, model: str, *headers: str, stream: bool = False) -> bytes:
-        body = {"model": model, "messages": [{"role": "user", "content": content}], "stream": stream}
-        return post(json.dumps(body).encode(), *headers, key=PRINCIPAL)
 
-    # what goes well, and what the backend is told
+def what_goes_well(world: World, fake: Backend) -> None:
+    """A backend is told its own: the caller's token for it, the adapter's header, what its URL says."""
     for stream in (False, True):
-        assert world.ask("good", chat_as("hello", "fake", forwarded, stream=stream)).status == 200
-        upstream = fake.stats["last"]["headers"]
-        assert (upstream.pop("authorization"), upstream.pop("x-backend-key")) == (f"Bearer {PROVIDER}", HEADER)
-        seen.add("headers upstream", repr(upstream))
+        assert world.ask("good", chat_as("hello", "fake", FORWARDED, stream=stream)).status == 200
+        upstream = fake.stats["last"]
+        headers = upstream["headers"]
+        assert (headers.pop("authorization"), headers.pop("x-backend-key")) == (f"Bearer {PROVIDER}", HEADER)
+        world.seen.add("request upstream", repr(upstream))
     assert world.ask("basic", chat_as("hello", "basic")).status == 200
-    upstream = fake.stats["last"]["headers"]
-    assert upstream.pop("authorization") == f"Basic {BASIC}"
-    seen.add("headers upstream, from the URL", repr(upstream))
-    assert fake.stats["last"]["text"].count(PRINCIPAL) == 0
+    upstream = fake.stats["last"]
+    assert upstream["headers"].pop("authorization") == f"Basic {BASIC}"
+    world.seen.add("request upstream, as the URL says", repr(upstream))
 
-    # what is refused at the door
-    for path in (
-        "/v1/chat/completions",
-        f"/v1/messages?api_key={WRONG}",
-        f"/v1/models?key={PRINCIPAL}",
-        f"/no?k={WRONG}",
-    ):
+
+def what_is_refused_at_the_door(world: World) -> None:
+    queries = (f"/v1/messages?api_key={WRONG}", f"/v1/models?key={PRINCIPAL}", f"/nothing?key={WRONG}")
+    for path in ("/v1/chat/completions", *queries):
         for name, value in (("authorization", f"Bearer {WRONG}"), ("x-api-key", WRONG), ("authorization", WRONG)):
             answer = world.ask("wrong token", head("POST", path, f"{name}: {value}", "content-length: 0", key=""))
             assert answer.status in (401, 404, 405), (path, answer.status)
     assert world.ask("an id", head("GET", "/v1/models", f"x-request-id: {WRONG}!", key=PRINCIPAL)).status == 200
 
-    # what fails behind it
+
+def what_fails_behind_it(world: World) -> Answer:
+    """Backends that repeat what they were sent, one that is away, an adapter that breaks; return its answer."""
     for status in (401, 403, 400, 404, 422, 429, 500, 503):
         for stream in (False, True):
-            answer = world.ask(f"betrayed {status}", chat_as(f"betray {status}", "fake", forwarded, stream=stream))
+            answer = world.ask(f"betrayed {status}", chat_as(f"betray {status}", "fake", FORWARDED, stream=stream))
             assert answer.status >= 400
+    stream = world.ask("betrayed in a stream", chat_as("betray 200", "fake", FORWARDED, stream=True))
+    assert "Incorrect API key provided" in stream.events[-1]
     assert world.ask("betrayed, Basic", chat_as("betray 400", "basic")).status == 400
     assert world.ask("gone", chat_as("hello", "gone")).status == 502
-    broken = world.ask("exception", chat_as("hello", "run", forwarded))
+    broken = world.ask("exception", chat_as("hello", "run", FORWARDED))
     assert (broken.status, broken.error["code"]) == (500, "internal")
+    return broken
+
+
+def agents(world: World) -> None:
     for order in ("hello", "die", "fail 1"):
         world.ask("agent", chat_as(order, "agent"))
     betrayed = world.ask("agent, betrayed", chat_as("betray", "agent"))
     assert "this key is not valid: [credential]" in betrayed.error["message"]
-    told = world.ask("agent", chat_as("tell arguments", "agent"))
-    assert told.status == 200
-    with Wire(gateway.port) as hanging:
+    assert world.ask("agent, its arguments", chat_as("tell arguments", "agent")).status == 200
+    with Wire(world.gateway.port) as hanging:
         hanging.send(chat_as("hang", "agent", stream=True))
         hanging.begin(1)
-        until(lambda: len(family(gateway.node.pid)) > 1, "the agent runs")
+        until(lambda: len(family(world.gateway.node.pid)) > 1, "the agent runs")
         world.look()
 
-    # what operators see
+
+def operators(world: World, request_id: str) -> None:
+    """What they ask an edge, and what is to be seen without a token."""
+    gateway, seen = world.gateway, world.seen
     status, metrics = get(f"http://127.0.0.1:{world.metrics_port}/metrics")
     assert status == 200
     seen.add("metrics", metrics)
-    seen.add("openapi.json", get(f"{gateway.url}/openapi.json")[1])
-    seen.add("no token", get(f"{gateway.url}/v1/models")[1])
-    config, state = str(gateway.config_path), ["--state-dir", str(gateway.folder / "edge")]
-    other = gateway.folder / "other.json"
-    other.write_text(gateway.config_path.read_text().replace("/HEADER}", "/QUERY}").replace('"agent"', '"agents"'))
-    request_id = broken.headers["x-request-id"]
+    for path in ("/openapi.json", "/v1/models", "/healthz", "/readyz"):
+        seen.add(path, get(f"{gateway.url}{path}")[1])
+    config, other = str(gateway.config_path), gateway.folder / "other.json"
+    other.write_text(gateway.config_path.read_text().replace("/HEADER}", "/QUERY}").replace("/CONTROL}", "/NODE}"))
+    for words in (["check", config], ["show", config], ["diff", config, str(other)]):
+        world.command("config", *words)
+    state = ["--state-dir", str(gateway.folder / "edge")]
     for words in (
-        ["config", "check", config],
-        ["config", "show", config],
-        ["config", "diff", config, str(other)],
-        ["config", "refresh", "--dry-run", str(other), *state],
-        ["config", "refresh", "--apply", str(other), *state],
-        ["status", "--format", "json", *state],
-        ["pool", "status", "--format", "json", *state],
-        ["usage", "--by", "token_ref,model", *state],
-        ["run", "explain", request_id, *state],
-        *(["node", "ask", "node-1", kind, *state] for kind in ("USAGE", "CAPABILITIES", "SESSIONS", "PROVIDERS")),
+        ["config", "refresh", "--dry-run", str(other)],
+        ["config", "refresh", "--apply", str(other)],
+        ["status", "--format", "json"],
+        ["pool", "status", "--format", "json"],
+        ["usage", "--by", "token_ref,model"],
+        ["run", "explain", request_id],
+        *(["node", "ask", "node-1", kind] for kind in ("USAGE", "CAPABILITIES", "SESSIONS", "PROVIDERS")),
     ):
-        world.command(*words)
-    assert "fake" in seen["iop-edge config show"]
-    assert "HIDDEN" not in seen["iop-edge run explain"]
-    refused = gateway.folder / "refused.json"
-    document = json.loads(gateway.config_path.read_text())
-    document["nodes"][0]["adapters"][0]["base_url"] = f"http://user:{USERINFO}@127.0.0.1/v1?key={QUERY}"
-    document["nodes"][0]["adapters"][1]["headers"] = {"Authorization": f"Bearer {HEADER}\r\nx: y"}
-    document["nodes"][0]["token_hash_sha256"] = NODE
+        world.command(*words, *state)
+    assert "***" in seen["iop-edge config show"]
+    assert "headers" in seen["iop-edge config diff"]
+    assert '"fake"' in seen["iop-edge status --format"]
+    assert request_id in seen["iop-edge run explain"]
+
+
+def a_configuration_that_is_refused(world: World) -> None:
+    """Every problem is said, by path."""
+    refused = world.gateway.folder / "refused.json"
+    document = json.loads(world.gateway.config_path.read_text())
+    adapters = document["nodes"][0]["adapters"]
+    adapters[0]["base_url"] = f"http://user:{USERINFO}@127.0.0.1/v1?key={QUERY}"
+    adapters[1]["headers"] = {"Authorization": f"Bearer {HEADER}\r\nx: y"}
+    document["openai"]["principal_tokens"][0]["token_hash_sha256"] = PRINCIPAL
     document["ledger"] = {"url": f"postgres://iop:{DATABASE}@h/x"}
     refused.write_text(json.dumps(document))
-    said = world.command("config", "check", str(refused))
-    assert "base_url" in said
-    assert "headers" in said
-    world.command("config", "refresh", "--apply", str(refused), *state)
-    gateway.node.signal(15)
-    assert gateway.node.wait() == 0
-    gateway.edge.signal(15)
-    assert gateway.edge.wait(20) == 0
-    for child in (gateway.edge, gateway.node):
-        seen.add(f"log: {child.name}", child.log)
-    for file in gateway.folder.rglob("*"):
-        if file.is_file() and file.parent.name in ("edge", "node"):
-            seen.add(f"file: {file.relative_to(gateway.folder)}", file.read_bytes())
-    found = seen.secrets()
-    assert not found, "\n".join(found)
-    readable(seen, gateway.edge, gateway.node)
+    state = ["--state-dir", str(world.gateway.folder / "edge")]
+    for words in (
+        ["config", "check", str(refused)],
+        ["config", "refresh", "--apply", str(refused), *state],
+        ["run", "--config", str(refused), "--state-dir", str(world.gateway.folder / "another")],
+    ):
+        said = world.command(*words)
+        assert all(word in said for word in ("base_url", "headers", "token_hash_sha256", "url")), said
 
 
 def readable(seen: Seen, edge: Child, node: Child) -> None:
     """The rest is still worth reading: who asked, what broke and where."""
     assert "token_ref=alice-laptop" in edge.log
     assert "chat 500 internal" in edge.log
+    assert "health 200" in edge.log  # which is for debugging
+    assert "the ledger's database is away" in edge.log or "alice-laptop" in seen["file: edge/ledger.sqlite3"]
     assert re.search(r"an adapter failed on run-\w+", node.log)
     for words in ("cannot be made of", "no start with", "no stop with", "no sessions with", "no probe with"):
         assert f"ValueError: {words} {{" in node.log, words
