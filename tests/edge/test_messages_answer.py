@@ -29,8 +29,18 @@ COUNTED = {
     "cache_read_input_tokens": 3,
     "output_tokens": 4,
     "output_tokens_details": {"thinking_tokens": 2},
+    "cache_creation": None,
+    "inference_geo": None,
+    "server_tool_use": None,
+    "service_tier": None,
 }
-NOTHING = {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
+NOTHING = COUNTED | {
+    "input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+    "output_tokens_details": None,
+}
+UNSAID = {"stop_sequence": None, "stop_details": None, "container": None}
 SAID = '<tool_call>{"name": "tide", "arguments": {"port": "Oban"}}</tool_call>'
 
 Event = tuple[str, dict[str, Any]]
@@ -118,11 +128,11 @@ def test_a_document() -> None:
         "model": "m",
         "content": [
             {"type": "thinking", "thinking": "hm", "signature": "iop"},
-            {"type": "text", "text": "Grüß Gott"},
-            {"type": "tool_use", "id": "c1", "name": "tide", "input": {"port": "Oban"}},
+            {"type": "text", "text": "Grüß Gott", "citations": None},
+            {"type": "tool_use", "id": "c1", "name": "tide", "input": {"port": "Oban"}, "caller": {"type": "direct"}},
         ],
         "stop_reason": "tool_use",
-        "stop_sequence": None,
+        **UNSAID,
         "usage": COUNTED,
     }
 
@@ -131,7 +141,7 @@ def test_a_stream() -> None:
     found = events(streamed(*WHOLE))
     check(found)
     message = document(*WHOLE) | {"content": [], "stop_reason": None, "usage": NOTHING}
-    tool = {"type": "tool_use", "id": "c1", "name": "tide", "input": {}}
+    tool = {"type": "tool_use", "id": "c1", "name": "tide", "input": {}, "caller": {"type": "direct"}}
     assert [said for _, said in found] == [
         {"type": "message_start", "message": message},
         {"type": "ping"},
@@ -144,7 +154,7 @@ def test_a_stream() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "m"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "iop"}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "", "citations": None}},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Grüß "}},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Gott"}},
         {"type": "content_block_stop", "index": 1},
@@ -157,7 +167,7 @@ def test_a_stream() -> None:
         {"type": "content_block_stop", "index": 2},
         {
             "type": "message_delta",
-            "delta": {"stop_reason": "tool_use", "stop_sequence": None},
+            "delta": {"stop_reason": "tool_use", **UNSAID},
             "usage": COUNTED,
         },
         {"type": "message_stop"},
@@ -214,7 +224,7 @@ def test_white_space_makes_no_block(deltas: list[m.Delta], content: list[str]) -
 def test_why_it_ends(reason: str, called: bool, shown: str) -> None:
     complete = end(reason, **({"c1": "{}"} if called else {}))
     assert document([], complete)["stop_reason"] == shown
-    assert events(streamed([], complete))[-2][1]["delta"] == {"stop_reason": shown, "stop_sequence": None}
+    assert events(streamed([], complete))[-2][1]["delta"] == {"stop_reason": shown, **UNSAID}
 
 
 @pytest.mark.parametrize(

@@ -250,20 +250,26 @@ def test_a_response_repeats_what_was_asked() -> None:
         "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}, "verbosity": "low"},
     }
     made = document(text("4"), **asked, store=True, truncation="auto")
-    assert {name: made[name] for name in asked} == asked
+    told = {"description": None, "strict": None, **F}
+    assert {name: made[name] for name in asked} == asked | {"tools": [told, *asked["tools"][1:]]}
     assert (made["store"], made["truncation"], made["previous_response_id"]) == (False, "disabled", None)
     assert (made["error"], made["incomplete_details"], made["created_at"]) == (None, None, 1790000000)
 
 
 def test_a_response_says_what_holds_where_nothing_was_asked() -> None:
     made = document(text("4"))
-    assert {name: made[name] for name in ("tools", "tool_choice", "parallel_tool_calls", "text", "reasoning")} == {
+    holds = {
         "tools": [],
         "tool_choice": "auto",
         "parallel_tool_calls": True,
         "text": {"format": {"type": "text"}},
         "reasoning": {"effort": None, "summary": None},
+        "temperature": 1,
+        "top_p": 1,
+        "service_tier": "default",
+        "max_tool_calls": None,
     }
+    assert {name: made[name] for name in holds} == holds
 
 
 # ---- failures

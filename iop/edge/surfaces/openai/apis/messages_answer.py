@@ -27,6 +27,9 @@ NO_OBJECT: Final = "not_a_json_object"
 _LONGEST_BLANK: Final = 32
 """White space that waits for what follows it: a model that writes nothing else must be seen to do so."""
 
+_UNUSED: Final = dict.fromkeys(("cache_creation", "inference_geo", "server_tool_use", "service_tier"))
+"""Of a usage: what says something of Anthropic's own servers only."""
+
 _STOP_REASONS: Final = {
     "length": "max_tokens",
     "tool_calls": "tool_use",
@@ -120,10 +123,9 @@ class MessagesStream:
         """Return the rest of the stream; :raises Failure: for an adapter's nonsense."""
         left, reason = self._said.last(complete)
         events = [part for piece in left for part in self._piece(*piece)]
-        ending = {"stop_reason": reason, "stop_sequence": None}
         events += [
             *self._close(),
-            _event("message_delta", delta=ending, usage=usage_object(complete.usage)),
+            _event("message_delta", delta={**_ending(reason), "container": None}, usage=usage_object(complete.usage)),
             _event("message_stop"),
         ]
         return self._opening(events)
@@ -147,7 +149,7 @@ class MessagesStream:
             return [*begin, self._add({"type": "input_json_delta", "partial_json": input}), *self._close()]
         begin = []
         if kind != self._block:
-            begin = self._open(kind, _thinking("", "") if kind == "thinking" else {"type": "text", "text": ""})
+            begin = self._open(kind, _thinking("", "") if kind == "thinking" else _text(""))
         return [*begin, self._add({"type": f"{kind}_delta", kind: what})]
 
     def _open(self, kind: str, block: dict[str, Any]) -> list[bytes]:
@@ -214,9 +216,9 @@ def usage_object(usage: m.Usage | None) -> dict[str, Any]:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached or 0,
         "output_tokens": output or 0,
+        "output_tokens_details": None if thinking is None else {"thinking_tokens": thinking},
+        **_UNUSED,
     }
-    if thinking is not None:
-        made["output_tokens_details"] = {"thinking_tokens": thinking}
     return made
 
 
@@ -229,10 +231,14 @@ def _message(
         "role": "assistant",
         "model": model,
         "content": content,
-        "stop_reason": reason,
-        "stop_sequence": None,
+        **_ending(reason),
+        "container": None,
         "usage": usage,
     }
+
+
+def _ending(reason: str | None) -> dict[str, Any]:
+    return {"stop_reason": reason, "stop_sequence": None, "stop_details": None}
 
 
 def _content(pieces: list[_Piece]) -> list[dict[str, Any]]:
@@ -248,9 +254,13 @@ def _content(pieces: list[_Piece]) -> list[dict[str, Any]]:
             while end < len(pieces) and pieces[end][0] == kind:
                 end += 1
             text = "".join(what for _, what in pieces[at:end])
-            content.append(_thinking(text, SIGNATURE) if kind == "thinking" else {"type": "text", "text": text})
+            content.append(_thinking(text, SIGNATURE) if kind == "thinking" else _text(text))
         at = end
     return content
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "citations": None}
 
 
 def _thinking(text: str, signature: str) -> dict[str, Any]:
@@ -261,7 +271,8 @@ def _tool_use(call: dict[str, Any]) -> dict[str, Any]:
     """Return a call in OpenAI's shape as a block. It keeps its id: the backend gets it back with the result."""
     function = call["function"]
     id = call["id"] or f"toolu_{secrets.token_hex(12)}"
-    return {"type": "tool_use", "id": id, "name": function["name"], "input": _input(function["arguments"])}
+    input = _input(function["arguments"])
+    return {"type": "tool_use", "id": id, "name": function["name"], "input": input, "caller": {"type": "direct"}}
 
 
 def _input(arguments: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Final
+from typing import Any, Final
 
 from iop import model as m
 from iop.edge.surfaces.openai.apis.errors import public_code
@@ -20,19 +20,34 @@ _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"
 """Why an answer is incomplete, by the finish reason. Every other reason is an end."""
 
 _ECHOED: Final[Json] = {
+    "frequency_penalty": 0,
     "instructions": None,
     "max_output_tokens": None,
+    "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
-    "temperature": None,
+    "presence_penalty": 0,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": 1,
     "tool_choice": "auto",
-    "tools": [],
-    "top_p": None,
+    "top_p": 1,
     "user": None,
 }
-"""Members of a response that repeat the request's, with what holds where that says nothing."""
+"""Members of a response that repeat the request's, with what the API's manual says holds where that says nothing."""
 
-_STATELESS: Final = {"background": False, "previous_response_id": None, "store": False, "truncation": "disabled"}
+_FIXED: Final = {
+    "background": False,
+    "completed_at": None,  # no clock here
+    "previous_response_id": None,
+    "service_tier": "default",
+    "store": False,
+    "top_logprobs": 0,
+    "truncation": "disabled",
+}
+"""What every response has, whatever was asked: clients whose types are made from a schema want all of its members."""
+
+_FUNCTION: Final = {"description": None, "parameters": None, "strict": None}
 
 
 class Frame:
@@ -49,7 +64,8 @@ class Frame:
         self._head = {"id": f"resp_{id}", "object": "response", "created_at": created, "model": asked["model"]}
         self._tail = {
             **echo,
-            **_STATELESS,
+            **_FIXED,
+            "tools": [_told(tool) for tool in asked.get("tools") or ()],
             "reasoning": {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
             "text": {**text, "format": text.get("format") or {"type": "text"}},
         }
@@ -202,6 +218,11 @@ def event_bytes(event: Json, number: int) -> bytes:
     """Return an event with its number; its name says its type once more."""
     data = _dumps({**event, "sequence_number": number})
     return f"event: {event['type']}\ndata: ".encode() + data + b"\n\n"
+
+
+def _told(tool: Any) -> Any:
+    """Return a tool of the request, which nobody may have read, as a response repeats it."""
+    return {**_FUNCTION, **tool} if isinstance(tool, dict) and tool.get("type") == "function" else tool
 
 
 def _error(failure: Failure) -> Json:
