@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tiny_model
-from real_gateway import PORT, Backend, Gateway, provider
+from real_gateway import PORT, Backend, Gateway, both_ways, provider
 from running import Child, end_all
 
 FILES = 8192
@@ -47,6 +47,7 @@ def _backends(work: Path, endless_model: Path) -> dict[str, Backend]:
     tiny_model.write(work / "tiny.gguf")
     started = {
         "tiny": Backend("tiny", work, "llama_server.py", work / "tiny.gguf", "tiny", PORT, 2048, "embedding"),
+        "ranks": Backend("ranks", work, "llama_server.py", work / "tiny.gguf", "ranks", PORT, 2048, "ranking"),
         "endless": Backend("endless", work, "llama_server.py", endless_model, "endless", PORT, 32768),
     }
     return {name: backend.ready() for name, backend in started.items()}
@@ -56,6 +57,12 @@ def _backends(work: Path, endless_model: Path) -> dict[str, Backend]:
 def tiny(_backends: dict[str, Backend]) -> Backend:
     """llama.cpp with a model that says one sentence, or calls a tool; it embeds, too."""
     return _backends["tiny"]
+
+
+@pytest.fixture(scope="session")
+def ranks(_backends: dict[str, Backend]) -> Backend:
+    """llama.cpp that ranks texts."""
+    return _backends["ranks"]
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +81,13 @@ def fake(work: Path) -> Backend:
 
 
 @pytest.fixture(scope="session")
-def gateway(work: Path, tiny: Backend, endless: Backend, fake: Backend) -> Iterator[Gateway]:
+def gateway(work: Path, tiny: Backend, ranks: Backend, endless: Backend, fake: Backend) -> Iterator[Gateway]:
     """One edge and one node in front of all backends, for tests that leave them alive."""
     made = Gateway(
         work / "gateway",
         provider("tiny", tiny, "llama_cpp", capacity=2),
+        *both_ways(tiny, "tiny"),
+        provider("ranks", ranks, "llama_cpp"),
         provider("endless", endless, "llama_cpp", capacity=2),
         provider("fake", fake, "openai"),
         provider("renamed", fake, "openai", target="vendor/fake:7b"),

@@ -64,14 +64,24 @@ def provider(id: str, backend: Backend, type: str, **settings: Any) -> dict[str,
 
     Nobody checks the backend unless ``health`` says so: what a test sees of a failure is what its requests found.
     """
+    own = {name: settings.pop(name) for name in ("apis",) if name in settings}
     capacity = settings.pop("capacity", 2000)
     target = settings.pop("target", id)
     health = settings.pop("health", {"interval_ms": 0})
     adapter_type = "ollama" if type == "ollama" else "openai_compat"
     adapter = {"name": id, "type": adapter_type, "base_url": f"{backend.url}/v1", **settings}
     entry = {"id": id, "type": type, "category": "api", "adapter": id, "models": [target]}
-    entry |= {"capacity": capacity, "health": health}
+    entry |= {"capacity": capacity, "health": health, **own}
     return {"adapter": adapter, "provider": entry}
+
+
+def both_ways(backend: Backend, target: str) -> list[dict[str, Any]]:
+    """Return llama.cpp as two models: of ``native`` every API passes through, of ``translated`` only what must."""
+    options: dict[str, Any] = {"target": target, "capacity": 2}
+    return [
+        provider("native", backend, "llama_cpp", apis=["responses", "messages"], **options),
+        provider("translated", backend, "llama_cpp", apis=[], **options),
+    ]
 
 
 def agent(id: str, **settings: Any) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def as_body(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_models(client: openai.OpenAI) -> None:
-    assert {model.id for model in client.models.list()} == {"tiny", "endless", "fake", "renamed", "hasty"}
+    assert {model.id for model in client.models.list()} >= {"tiny", "endless", "fake", "renamed", "hasty"}
     model = client.models.retrieve("tiny")
     assert (model.id, model.object) == ("tiny", "model")
     with pytest.raises(openai.NotFoundError) as caught:

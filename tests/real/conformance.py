@@ -58,13 +58,16 @@ def examine(url: str, key: str, model: str, format: str) -> Found:
 
 def _kinds(errors: list[str]) -> frozenset[str]:
     """Errors without what differs from one answer to the next."""
-    return frozenset(re.sub(r"\{.*\}|'[^']{30,}'|\d+", "…", error) for error in errors)
+    return frozenset(re.sub(r"\{.*\}|'[^']{30,}'|\d+|(?<=got )'[^']*'", "…", error) for error in errors)
 
 
 class Difference(NamedTuple):
-    """What is wrong at an edge and not behind it, also in tests that fail at both."""
+    """What is wrong at an edge and not behind it, also in tests that fail at both.
 
-    format: str
+    :ivar what: the format, and the model of the edge.
+    """
+
+    what: str
     edge: Found
     direct: Found
 
@@ -80,7 +83,7 @@ class Difference(NamedTuple):
         return self.direct.passed - self.edge.passed - set(self.edge.failed)
 
     def __str__(self) -> str:
-        lines = [f"{self.format}: {len(self.edge.passed)} pass at the edge, {len(self.direct.passed)} at llama.cpp"]
+        lines = [f"{self.what}: {len(self.edge.passed)} pass at the edge, {len(self.direct.passed)} at llama.cpp"]
         lines += [f"  better: {id}" for id in sorted(self.edge.passed - self.direct.passed)]
         lines += [f"  as llama.cpp: {id}" for id in sorted(set(self.edge.failed) - set(self.new))]
         lines += [f"  NEW: {id}: {error}" for id, errors in sorted(self.new.items()) for error in sorted(errors)]
@@ -90,7 +93,7 @@ class Difference(NamedTuple):
 
 def compare(format: str, edge: str, direct: str, key: str, model: str) -> Difference:
     """Run the suite of one format at both."""
-    return Difference(format, examine(edge, key, model, format), examine(direct, "none", model, format))
+    return Difference(f"{format}, {model}", examine(edge, key, model, format), examine(direct, "none", model, format))
 
 
 @contextmanager
@@ -99,7 +102,7 @@ def started() -> Iterator[list[str]]:
     here = Path(__file__).parents[1]
     sys.path[:0] = [str(here), str(here / "integration")]
     import tiny_model
-    from real_gateway import KEY, PORT, Backend, Gateway, provider
+    from real_gateway import KEY, PORT, Backend, Gateway, both_ways
     from running import end_all
 
     with tempfile.TemporaryDirectory() as name:
@@ -107,8 +110,8 @@ def started() -> Iterator[list[str]]:
         tiny_model.write(work / "tiny.gguf")
         try:
             tiny = Backend("tiny", work, "llama_server.py", work / "tiny.gguf", "tiny", PORT, 4096, "embedding").ready()
-            gateway = Gateway(work / "gateway", provider("tiny", tiny, "llama_cpp", capacity=2)).start()
-            yield [gateway.url, tiny.url, KEY, "tiny"]
+            gateway = Gateway(work / "gateway", *both_ways(tiny, "tiny")).start()
+            yield [gateway.url, tiny.url, KEY]
         finally:
             end_all()
 
@@ -119,7 +122,7 @@ def main(words: list[str]) -> int:
         found = [compare(format, edge, direct, os.environ.get("IOP_KEY", "none"), model) for format in FORMATS]
     else:
         with started() as arguments:
-            found = [compare(format, *arguments) for format in FORMATS]
+            found = [compare(format, *arguments, model) for format in FORMATS for model in ("native", "translated")]
     for each in found:
         sys.stdout.write(f"{each}\n")
     return int(any(each.new or each.lost for each in found))

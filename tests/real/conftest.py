@@ -81,7 +81,8 @@ def tiny(work: Path) -> Backend:
 @pytest.fixture(scope="session")
 def models(work: Path, tiny: Backend) -> Iterator[Gateway]:
     """One edge and one node before llama.cpp."""
-    made = Gateway(work / "models", real_gateway.provider("tiny", tiny, "llama_cpp", capacity=2))
+    providers = [real_gateway.provider("tiny", tiny, "llama_cpp", capacity=2), *real_gateway.both_ways(tiny, "tiny")]
+    made = Gateway(work / "models", *providers)
     try:
         yield made.start()
     finally:

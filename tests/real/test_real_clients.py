@@ -24,13 +24,19 @@ PATIENCE = 60.0
 FIRST, REST = SENTENCE.split(" ", 1)
 EDGE = ["edge", "direct"]
 
-Node = Callable[[str, str, str], Any]
+Node = Callable[..., Any]
 
 
 @pytest.fixture(params=EDGE)
 def url(request: pytest.FixtureRequest, models: Gateway, tiny: Backend) -> str:
     """Where to ask, without ``/v1``."""
     return models.url if request.param == "edge" else tiny.url
+
+
+@pytest.fixture(params=["native", "translated", "direct"])
+def way(request: pytest.FixtureRequest, models: Gateway, tiny: Backend) -> tuple[str, str]:
+    """Where to ask for an API that a provider has or has not, and for which model."""
+    return (tiny.url, "tiny") if request.param == "direct" else (models.url, request.param)
 
 
 def imported(module: str, name: str) -> Any:
@@ -138,7 +144,7 @@ def test_llm_tools(llm: Callable[..., str]) -> None:
 
 @pytest.fixture(scope="session")
 def node(work: Path) -> Node:
-    """Run a step of a script of ``clients/``; return what it prints."""
+    """Run a step of a script of ``clients/`` with a model; return what it prints."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node")
@@ -149,8 +155,8 @@ def node(work: Path) -> Node:
     # a module looks for others beside itself
     (folder / "node_modules").symlink_to(modules())
 
-    def run(script: str, url: str, step: str) -> Any:
-        command = [node, f"{script}.mjs", url, KEY, "tiny", step]
+    def run(script: str, step: str, url: str, model: str = "tiny") -> Any:
+        command = [node, f"{script}.mjs", url, KEY, model, step]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -159,56 +165,56 @@ def node(work: Path) -> Node:
 
 
 def test_node_openai_chat(node: Node, url: str) -> None:
-    assert "tiny" in node("openai", url, "models")
+    assert "tiny" in node("openai", "models", url)
     for step in ("chat", "helper"):
-        answer = node("openai", url, step)
+        answer = node("openai", step, url)
         assert (answer["object"], answer["choices"][0]["finish_reason"]) == ("chat.completion", "stop")
         assert answer["choices"][0]["message"]["content"] == SENTENCE
-    assert node("openai", url, "leave")["choices"][0]["message"]["content"] == SENTENCE
+    assert node("openai", "leave", url)["choices"][0]["message"]["content"] == SENTENCE
 
 
 def test_node_openai_stream(node: Node, url: str) -> None:
-    *chunks, last = node("openai", url, "stream")
+    *chunks, last = node("openai", "stream", url)
     assert "".join(choice["delta"].get("content") or "" for each in chunks for choice in each["choices"]) == SENTENCE
     assert last["choices"] == []
     assert last["usage"]["completion_tokens"] > 5
 
 
 def test_node_openai_tools(node: Node, url: str) -> None:
-    first, second = (answer["choices"][0] for answer in node("openai", url, "tools"))
+    first, second = (answer["choices"][0] for answer in node("openai", "tools", url))
     assert first["finish_reason"] == "tool_calls"
     assert second["message"]["content"] == SENTENCE
-    said = node("openai", url, "schema")["choices"][0]["message"]["content"]
+    said = node("openai", "schema", url)["choices"][0]["message"]["content"]
     assert set(json.loads(said)) == {"city"}
 
 
 def test_node_openai_refusals(node: Node, models: Gateway) -> None:
-    unknown, denied = node("openai", models.url, "refusals")
+    unknown, denied = node("openai", "refusals", models.url)
     assert (unknown["name"], unknown["status"], unknown["code"]) == ("NotFoundError", 404, "model_not_found")
     assert (denied["name"], denied["status"], denied["code"]) == ("AuthenticationError", 401, "invalid_api_key")
 
 
 def test_node_openai_completion(node: Node, url: str) -> None:
-    (choice,) = node("openai", url, "completion")["choices"]
+    (choice,) = node("openai", "completion", url)["choices"]
     assert (choice["text"].strip(), choice["finish_reason"]) == (REST, "stop")
 
 
 def test_node_openai_embeddings(node: Node, url: str) -> None:
-    packed, floats = ([each["embedding"] for each in answer["data"]] for answer in node("openai", url, "embeddings"))
+    packed, floats = ([each["embedding"] for each in answer["data"]] for answer in node("openai", "embeddings", url))
     for one, other in zip(packed, floats, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
 
 
-def test_node_openai_response(node: Node, url: str) -> None:
-    answer = node("openai", url, "response")
+def test_node_openai_response(node: Node, way: tuple[str, str]) -> None:
+    answer = node("openai", "response", *way)
     assert (answer["status"], answer["output_text"]) == ("completed", SENTENCE)
-    events = node("openai", url, "response_stream")
+    events = node("openai", "response_stream", *way)
     assert [events[0]["type"], events[-1]["type"]] == ["response.created", "response.completed"]
     assert "".join(each["delta"] for each in events if each["type"] == "response.output_text.delta") == SENTENCE
 
 
 def test_node_ai_text(node: Node, url: str) -> None:
-    answer, streamed = node("ai", url, "text"), node("ai", url, "stream")
+    answer, streamed = node("ai", "text", url), node("ai", "stream", url)
     assert answer["text"] == "".join(streamed["pieces"]) == SENTENCE
     assert len(streamed["pieces"]) > 5
     for each in (answer, streamed):
@@ -219,37 +225,37 @@ def test_node_ai_text(node: Node, url: str) -> None:
 @pytest.mark.parametrize("step", ["tools", "streamed_tools"])
 def test_node_ai_tools(node: Node, url: str, step: str) -> None:
     """It runs the tool and asks again, by itself."""
-    assert node("ai", url, step) == {"text": SENTENCE, "calls": [["weather"], []]}
+    assert node("ai", step, url) == {"text": SENTENCE, "calls": [["weather"], []]}
 
 
 def test_node_ai_object(node: Node, url: str) -> None:
-    assert set(node("ai", url, "object")) == {"city"}
+    assert set(node("ai", "object", url)) == {"city"}
 
 
 def test_node_ai_embeddings(node: Node, url: str) -> None:
-    one, other = node("ai", url, "embeddings")
+    one, other = node("ai", "embeddings", url)
     assert len(one) == len(other) > 8
 
 
-def test_node_anthropic_message(node: Node, url: str) -> None:
-    answer, streamed = node("anthropic", url, "message"), node("anthropic", url, "stream")
+def test_node_anthropic_message(node: Node, way: tuple[str, str]) -> None:
+    answer, streamed = node("anthropic", "message", *way), node("anthropic", "stream", *way)
     assert "".join(streamed["pieces"]) == SENTENCE
     for each in (answer, streamed["message"]):
         assert (each["content"][0]["text"], each["stop_reason"]) == (SENTENCE, "end_turn")
         assert each["usage"]["output_tokens"] > 5
 
 
-def test_node_anthropic_tools(node: Node, url: str) -> None:
-    first, second = node("anthropic", url, "tools")
+def test_node_anthropic_tools(node: Node, way: tuple[str, str]) -> None:
+    first, second = node("anthropic", "tools", *way)
     assert first["stop_reason"] == "tool_use"
     assert second["content"][0]["text"] == SENTENCE
 
 
-def test_node_anthropic_count(node: Node, url: str) -> None:
-    assert node("anthropic", url, "count")["input_tokens"] > 0
+def test_node_anthropic_count(node: Node, way: tuple[str, str]) -> None:
+    assert node("anthropic", "count", *way)["input_tokens"] > 0
 
 
 def test_node_anthropic_refusals(node: Node, models: Gateway) -> None:
-    unknown, denied = node("anthropic", models.url, "refusals")
+    unknown, denied = node("anthropic", "refusals", models.url)
     assert (unknown["name"], unknown["status"]) == ("NotFoundError", 404)
     assert (denied["name"], denied["status"]) == ("AuthenticationError", 401)
