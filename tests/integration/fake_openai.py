@@ -3,6 +3,8 @@
 The last message of a chat request is an order: a word of :data:`ORDERS` and its numbers, such as ``drip 20 0.1``; any
 other text is answered at once. ``GET /stats`` counts what is open, what was asked and what was sent.
 
+At a path that is none of chat it tells what came, ``text`` included; ``/v1/audio/speech`` is answered with bytes.
+
 A model of :data:`REFUSALS` refuses tools, as the server of that name does. One that is told of tools in its system
 message writes a call, and says :data:`SENTENCE` once it has the result.
 """
@@ -15,11 +17,13 @@ import json
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Any
 
 CHUNK = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 1, "model": "fake"}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
 PIECE = "x" * 16_000
+SOUND = bytes(range(256)) * 400
 
 SENTENCE = "Every answer of this model is the same short line."
 WRITTEN = '<tool_call>\n{"name": "weather", "arguments": {"city": "Ulm"}}\n</tool_call>'
@@ -255,6 +259,9 @@ class Backend:
             answer = Answer(self, writer, stream=False, usage=False, counted=False)
             await answer.document(200, self._shown(path), "connection: close")
             return False
+        if path != "/v1/chat/completions":
+            await self._repeat(path, headers, body, writer)
+            return True
         document = json.loads(body)
         self.asked += 1
         self.last = {"path": path, "headers": headers, "body": document, "text": body[:10_000].decode()}
@@ -276,6 +283,16 @@ class Backend:
             return False  # the caller has left
         await work
         return not watch.done() or watch.cancelled()
+
+    async def _repeat(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> None:
+        """Tell what came; a sound where one is asked for."""
+        answer = Answer(self, writer, stream=False, usage=False)
+        if path == "/v1/audio/speech":
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: {len(SOUND)}\r\n\r\n"
+            await answer.raw(head.encode() + SOUND)
+            return
+        told = {"path": path, "type": headers.get("content-type"), "length": len(body)}
+        await answer.document(200, {**told, "sha256": sha256(body).hexdigest(), "text": "said again"})
 
     async def _obey(self, answer: Answer, document: dict[str, Any]) -> None:
         first, last = (str(document["messages"][at]["content"]) for at in (0, -1))
