@@ -1,7 +1,8 @@
 """Coding agents that have the edge as their model's API, the mock as a chat backend behind it. ``docs/agents.md``.
 
-Codex speaks ``/v1/responses``, Claude Code ``/v1/messages``, the others ``/v1/chat/completions``. Each is asked twice:
-of the edge, and of the mock with nothing in between.
+Codex speaks ``/v1/responses``, Claude Code ``/v1/messages``, the others ``/v1/chat/completions``. Each asks the edge,
+and the mock with nothing in between; the first two ask the edge twice, where their API passes through and where it is
+translated.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import secrets
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from agents import AGENTS, Agent, documented
@@ -34,31 +35,61 @@ _KEYS: dict[str, Mapping[str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def edge(work: Path, mock: Mock) -> Iterator[Gateway]:
-    """One edge and one node before the mock, under the names that agents ask for; their prompts are long."""
-    made = Gateway(
-        work / "agents-as-clients",
-        provider("mock", mock, "openai"),  # type: ignore[arg-type]  # all it needs is a url
-        groups={name: ["mock"] for name in MODELS},
-        long_context_threshold_tokens=1_000_000,
-    )
+def edges(work: Path, mock: Mock) -> Iterator[Callable[[str], Gateway]]:
+    """An edge and a node before the mock, by the way of its APIs; models have the names that agents ask for."""
+    made: dict[str, Gateway] = {}
+
+    def edge(way: str) -> Gateway:
+        if way not in made:
+            apis = ["responses", "messages"] if way == "native" else []
+            made[way] = Gateway(
+                work / f"agents-{way}",
+                provider("mock", mock, "openai", apis=apis),  # type: ignore[arg-type]  # all it needs is a url
+                groups={name: ["mock"] for name in MODELS},
+                long_context_threshold_tokens=1_000_000,  # their prompts are long
+            ).start()
+        return made[way]
+
     try:
-        yield made.start()
+        yield edge
     finally:
-        made.stop()
+        for each in made.values():
+            each.stop()
 
 
-@pytest.fixture(params=CLIENTS, ids=[agent.name for agent in CLIENTS])
-def agent(request: pytest.FixtureRequest) -> Agent:
+class Way(NamedTuple):
+    """An agent, and where its model is."""
+
+    agent: Agent
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.agent.name}-{self.name}"
+
+
+WAYS = [
+    Way(agent, name)
+    for agent in CLIENTS
+    for name in ("native", "translated", "direct")
+    if name != "translated" or agent.name in ("claude", "codex")
+]
+
+
+@pytest.fixture(params=WAYS, ids=str)
+def way(request: pytest.FixtureRequest) -> Way:
     """Each agent that is installed."""
-    program(request.param.package, request.param.name)
+    program(request.param.agent.package, request.param.agent.name)
     return request.param  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=["edge", "direct"])
-def url(request: pytest.FixtureRequest, edge: Gateway, mock: Mock) -> str:
-    """Where an agent's model is."""
-    return edge.url if request.param == "edge" else mock.url
+@pytest.fixture
+def agent(way: Way) -> Agent:
+    return way.agent
+
+
+@pytest.fixture
+def url(way: Way, edges: Callable[[str], Gateway], mock: Mock) -> str:
+    return mock.url if way.name == "direct" else edges(way.name).url
 
 
 Run = Callable[..., str]
@@ -142,13 +173,13 @@ def test_tool(run: Run, mock: Mock) -> None:
     assert ear.heard(PRINTED)
 
 
-def test_what_the_backend_hears(run: Run, url: str, edge: Gateway, mock: Mock) -> None:
+def test_what_the_backend_hears(run: Run, way: Way, mock: Mock) -> None:
     """The prompt, and of the edge's key nothing."""
     word = f"word-{secrets.token_hex(8)}"
     ear = Ear(mock)
     run(f"Remember {word}")
     assert ear.heard(word)
-    if url == edge.url:
+    if way.name != "direct":
         assert not ear.heard(KEY)
 
 
