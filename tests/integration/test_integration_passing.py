@@ -57,11 +57,12 @@ def test_rerank(gateway: Gateway, ranks: Backend, path: str) -> None:
 
 
 def test_refused_by_llama(gateway: Gateway) -> None:
-    """Its own words, in the shape that every error has."""
+    """Its own words, in the shape that every error has; SDKs do not ask again."""
     asked = json.dumps({"model": "tiny", "query": "x", "documents": TEXTS}).encode()
-    status, _, body = post(gateway, "/v1/rerank", asked)
+    status, headers, body = post(gateway, "/v1/rerank", asked)
     error = json.loads(body)["error"]
-    assert status == 502
+    assert (status, headers["x-should-retry"]) == (501, "false")
+    assert "does not support reranking" in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["type"], error["code"]) == ("server_error", "upstream_error")
 

@@ -31,6 +31,7 @@ def of(status: int, body: Any = b"", **headers: str) -> Failure:
         (404, b'{"error":"model \'q\' not found"}', 404, "model 'q' not found"),
         (502, b"<html><h1>Bad gateway</h1></html>", 502, "what stands behind the backend failed"),
         (503, b"", 503, "the backend is not available"),
+        (501, b"", 501, "the backend does not do this"),
         (500, b"Traceback: secret path /srv/x", 502, "the backend failed"),
         (500, b'{"error":{"message":"Traceback (most recent call last):\\n /srv/x"}}', 502, "the backend failed"),
         (400, b'{"error":{"message":"<html>"}}', 400, "the backend refused the request with status 400"),

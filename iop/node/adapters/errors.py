@@ -41,6 +41,7 @@ _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _BY_STATUS: Final[Mapping[int, tuple[str, str]]] = {
     429: ("rate_limited", "the backend has too many requests"),
     500: ("upstream_error", "the backend failed"),
+    501: ("upstream_error", "the backend does not do this"),
     502: ("upstream_error", "what stands behind the backend failed"),
     503: ("upstream_error", "the backend is not available"),
     504: ("upstream_timeout", "what stands behind the backend took too long"),
@@ -65,7 +66,7 @@ def failure_of(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Fail
         return Failure("context_length_exceeded", message or "the request is longer than the model's context")
     fallback_code, fallback = _BY_STATUS.get(status, ("", f"the backend refused the request with status {status}"))
     if status >= 500:
-        http_status = 502 if status not in (503, 504) else status
+        http_status = 502 if status not in (501, 503, 504) else status
         kind = "server_error"
         code = fallback_code or "upstream_error"
     else:
