@@ -291,6 +291,15 @@ def test_message_errors(gateway: Gateway, stream: bool) -> None:
     refused(anthropic.BadRequestError, gateway, **hello | {"messages": user("word " * 3000)})
 
 
+def test_what_messages_are_not_kept_for(gateway: Gateway) -> None:
+    """A path of Anthropic's API that is not served: the error is of that API all the same."""
+    with pytest.raises(anthropic.NotFoundError) as caught:
+        claude(gateway.url).messages.batches.list()
+    body: Any = caught.value.body
+    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
+    assert body["request_id"] == caught.value.request_id
+
+
 def test_message_with_a_bearer(gateway: Gateway) -> None:
     """As Claude Code sends ``ANTHROPIC_AUTH_TOKEN``."""
     client = anthropic.Anthropic(base_url=gateway.url, auth_token=KEY, api_key=None, max_retries=0)

@@ -41,6 +41,9 @@ one has stored, another has not."""
 KNOWN: Final = frozenset(b"audio classify images moderations pooling rerank score tokenize detokenize".split())
 """First words of paths under ``/v1`` that some backends have: what is wrong with a request there is told."""
 
+_ANTHROPIC: Final = b"/v1/messages"
+"""The path of Anthropic's API, and of what is below it."""
+
 _PASSING: Final = re.compile(rb"/v1(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*){1,8}")
 
 
@@ -51,7 +54,7 @@ class Context:
     :ivar headers: go with every answer to it.
     :ivar begun: when its head had come, in seconds since 1970.
     :ivar counted: whether it became a run, which tells of itself how it ended.
-    :ivar anthropic: whether its path is one of Anthropic's API, also where its method is wrong.
+    :ivar anthropic: whether its path is one of Anthropic's API, also where nothing is served.
     """
 
     request_id: bytes
@@ -236,11 +239,11 @@ class OpenAISurface:
             methods = self._one_model
         elif methods is None and exchange.method == b"POST" and _passes(path):
             methods = self._passing
-        if methods is None:
-            raise self._nothing_at(path)
-        context.anthropic = any(route.anthropic for route in methods.values())
+        context.anthropic = path == _ANTHROPIC or path.startswith(_ANTHROPIC + b"/")
         if context.anthropic:
             context.headers.append((b"request-id", context.request_id))
+        if methods is None:
+            raise self._nothing_at(path)
         route = methods.get(b"GET" if exchange.method == b"HEAD" else exchange.method)
         if route is None:
             allowed = sorted({*methods, *([b"HEAD"] if b"GET" in methods else [])})
