@@ -6,10 +6,10 @@ or pass for another field of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from twisted.logger import Logger, LogLevel
+from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 from zope.interface import implementer
 
 from iop.edge.record import Attempt, Record
@@ -22,6 +22,8 @@ LONGEST_NAME: Final = 200
 LONGEST_OUTCOME: Final = 64
 """The same of an outcome, which may be a backend's own code."""
 
+_NAMESPACE: Final = f"{__name__}.AccessLog"
+
 _BY_NAME: Final = (
     *("model", "provider", "node", "token_ref", "run", "request"),
     *("queue_ms", "first_ms", "total_ms"),
@@ -30,17 +32,30 @@ _BY_NAME: Final = (
 
 @implementer(IRecorder)
 class AccessLog:
-    """Writes a line for each request: of the edge's own failures (5xx) a warning, of probes for debugging only."""
+    """Writes a line for each request: of the edge's own failures (5xx) a warning, of probes for debugging only.
 
-    log = Logger()
+    :param publish: takes the event of a line.
+    """
+
+    def __init__(self, publish: Callable[[LogEvent], Any] = globalLogPublisher) -> None:
+        self._publish = publish
 
     def record(self, record: Record) -> None:
         """Write its line, or its fields (:mod:`iop.logs`).
 
-        The line is made here: ``twisted.logger`` would take three times as long to put so many fields into a format.
+        Line and event are made here: a ``Logger`` that puts so many fields into a format would take four times as long.
         """
         fields = fields_of(record)
-        self.log.emit(level_of(record), "{log_text}", log_text=line_of(fields), log_fields=fields)
+        self._publish(
+            {
+                "log_level": level_of(record),
+                "log_namespace": _NAMESPACE,
+                "log_time": record.at,
+                "log_format": "{log_text}",
+                "log_text": line_of(fields),
+                "log_fields": fields,
+            }
+        )
 
 
 def level_of(record: Record) -> Any:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from twisted.logger import Logger, formatEvent
+from twisted.logger import formatEvent
 from zope.interface.verify import verifyObject
 
 from iop.edge.accesslog import AccessLog
@@ -130,15 +130,13 @@ def test_a_code_that_a_backend_made_up(logged: Any) -> None:
 
 def test_as_json_every_part_is_a_field() -> None:
     file = io.StringIO()
-    log = AccessLog()
-    log.log = Logger("access", observer=observer(file, "info", "json"))
-    log.record(RUN._replace(estimated=True))
+    AccessLog(observer(file, "info", "json")).record(RUN._replace(estimated=True))
     told = json.loads(file.getvalue())
     assert told.pop("ts")
     assert told.pop("msg").startswith("chat 200 complete model=qwen3")
     assert told == {
         "level": "info",
-        "ns": "access",
+        "ns": "iop.edge.accesslog.AccessLog",
         "operation": "chat",
         "status": 200,
         "outcome": "complete",
