@@ -22,7 +22,8 @@ class Record(NamedTuple):
     """One request of a client, ended.
 
     :ivar at: when it ended, in seconds since 1970.
-    :ivar operation: ``chat``, ``completion``, ``embedding``, ``responses``, ``messages``, ``passthrough``, ``models``,
+    :ivar operation: ``chat``, ``completion``, ``embedding``, ``responses``, ``messages``, ``count_tokens``,
+        ``passthrough``, ``models``,
         ``health``; "" for a request without a route.
     :ivar outcome: ``complete``, ``cancelled``, a code of :data:`iop.errors.KINDS` or a backend's own, or the HTTP
         status of a backend that gave no code.

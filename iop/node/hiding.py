@@ -50,14 +50,15 @@ class Hiding:
     def failure(self, failure: Failure, more: Iterable[tuple[str, str]] = ()) -> Failure:
         """Return a failure that says nothing of them; itself, where it does not."""
         message = self.text(failure.message, more)
-        if message == failure.message:
+        param = None if failure.param is None else self.text(failure.param, more)
+        if (message, param) == (failure.message, failure.param):
             return failure
         return Failure(
             failure.code,
             message,
             http_status=failure.http_status,
             type=failure.type,
-            param=failure.param,
+            param=param,
             retryable=failure.retryable,
             retry_after_ms=failure.retry_after_ms,
             headers=failure.headers,

@@ -61,6 +61,7 @@ def test_leaving_before_the_body_is_whole() -> None:
     client.leave()
     gateway.net.run()
     assert gateway.adapter.runs == []
+    assert [(each.operation, each.outcome, each.status) for each in gateway.records] == [("chat", "cancelled", 499)]
     gateway.assert_idle()
     gateway.close()
 

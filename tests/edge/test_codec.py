@@ -230,6 +230,10 @@ def test_a_model_shows_its_window_when_it_has_one() -> None:
         TRACE.replace("00f067aa0ba902b7", "0" * 16).encode(),
         b"ff" + TRACE[2:].encode(),
         TRACE.encode() + b"x",
+        TRACE.encode() + b"-more",
+        TRACE.encode() + b"-\xff",
+        b"01" + TRACE[2:].encode() + b"-\xff",
+        b"01" + TRACE[2:].encode() + b"- ",
     ],
 )
 def test_a_trace_that_is_none_is_dropped_with_its_state(parent: bytes) -> None:
@@ -240,3 +244,5 @@ def test_a_trace_goes_on_as_it_came() -> None:
     sent = {b"traceparent": TRACE.encode(), b"tracestate": b"a=1"}
     assert codec.trace_of(sent) == {"traceparent": TRACE, "tracestate": "a=1"}
     assert codec.trace_of({**sent, b"tracestate": b"a" * 513}) == {"traceparent": TRACE}
+    newer = "01" + TRACE[2:] + "-more"
+    assert codec.trace_of({b"traceparent": newer.encode()}) == {"traceparent": newer}

@@ -444,7 +444,7 @@ def test_errors_of_anthropics_api_before_the_body_is_read(path: str) -> None:
     coded = gateway.ask(path, b"x", headers={**mine, "Content-Encoding": "gzip"}).answer
     assert anthropic(coded) == (415, "invalid_request_error")
     assert anthropic(gateway.ask(path, headers=mine).answer) == (405, "invalid_request_error")
-    assert [(r.operation, r.status) for r in gateway.records][:2] == [("messages", 401)] * 2
+    assert [(r.operation, r.status) for r in gateway.records][:2] == [(path.rpartition("/")[2], 401)] * 2
 
 
 @pytest.mark.parametrize("path", BOTH)
@@ -508,7 +508,7 @@ def test_tokens_are_counted_by_a_backend_that_can() -> None:
     (run,) = gateway.machines["n1"].adapter.runs
     assert (run.request.http.path, json.loads(run.request.input)) == ("/v1/messages/count_tokens", counting)
     (record,) = gateway.records
-    assert (record.operation, record.status, record.usage) == ("messages", 200, m.Usage(0, 0))
+    assert (record.operation, record.status, record.usage) == ("count_tokens", 200, m.Usage(0, 0))
     gateway.assert_idle()
 
 
@@ -521,7 +521,12 @@ def test_tokens_are_estimated_where_no_backend_can(type: str) -> None:
     assert 150 < answer.json["input_tokens"] < 400
     assert gateway.adapter.runs == []
     (record,) = gateway.records
-    assert (record.operation, record.status, record.outcome, record.run_id) == ("messages", 200, "complete", "")
+    assert (record.operation, record.status, record.outcome, record.run_id) == (
+        "count_tokens",
+        200,
+        "complete",
+        "",
+    )
 
 
 # ---- what every answer may say

@@ -39,6 +39,24 @@ def test_a_stream_that_has_begun_fails_where_it_is() -> None:
     gateway.assert_idle()
 
 
+def test_nothing_of_an_attempt_is_left_in_the_next() -> None:
+    sound, text = m.HttpResponseHead(200, (("content-type", "audio/mpeg"),)), piece(b'{"half')
+    broken = fail(Failure("upstream_error", "it broke"))
+    gateway = two_nodes(start(sound), fail(Failure("rate_limited", "no")), second=(start(JSON), text, broken))
+    answer = gateway.chat().answer
+    assert (answer.status, answer.whole, answer.code) == (429, True, "rate_limit_exceeded"), "and no broken connection"
+    gateway.assert_idle()
+
+
+def test_a_fallback_of_an_attempt_is_not_the_next_ones() -> None:
+    marked = start(None, {m.TEXT_TOOL_FALLBACK: "true"})
+    native = complete("tool_calls", metadata={m.TOOL_CALLS: '[{"id":"c","function":{"name":"f","arguments":"{}"}}]'})
+    gateway = two_nodes(marked, fail(Failure("rate_limited", "no")), second=(start(None), native))
+    assert gateway.chat().answer.status == 200
+    (record,) = gateway.records
+    assert (record.fallback, len(record.attempts)) == ("", 2)
+
+
 def test_a_comment_is_no_byte_of_the_answer() -> None:
     made = document(node("n1", "p1", capacity=1), node("n2", "q1", capacity=1))
     gateway = Gateway(wait, configuration=made)

@@ -614,3 +614,44 @@ class AnyRuns(RuleBasedStateMachine):
 
 TestAnyRuns = AnyRuns.TestCase
 TestAnyRuns.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+def test_a_bug_before_admission_leaves_no_run(logged: Any) -> None:
+    world = World()
+
+    def bug(target: str) -> bytes:
+        raise KeyError(target)
+
+    ask = Ask("m", bug, HTTP, chat=bug, api="responses", operation="responses", translated=True)
+    with pytest.raises(KeyError):
+        world.runs.start(ask, Told())
+    assert world.runs.active == set()
+    assert [(record.outcome, record.status) for record in world.records] == [("internal", 500)]
+    assert world.idle
+
+
+def test_runs_end_with_their_closed_link_and_not_later(logged: Any) -> None:
+    """What ends when the edge stops is recorded before whoever records it stops."""
+    world = World()
+    run, told = world.start()
+    world.say(run, m.Start(HEAD), m.Delta(b"x"))
+    run.stop(Failure("draining", "the edge is shutting down"))
+    assert world.records == [], "its node has not said that it stopped"
+    world.nodes.close()
+    assert [(record.outcome, record.status) for record in world.records] == [("draining", 200)]
+    assert world.runs.active == set()
+    assert told.end == "draining"
+
+
+def test_who_cannot_count_a_request_keeps_nobody_from_it(logged: Any) -> None:
+    class Broken:
+        def record(self, record: Record) -> None:
+            raise ZeroDivisionError
+
+    world = World()
+    world.runs.recorders = [Broken(), world]
+    run, told = world.start()
+    world.say(run, m.Start(HEAD), m.Complete())
+    assert told.ends
+    assert len(world.records) == 1
+    assert [type(each) for each in logged.failures()] == [ZeroDivisionError]

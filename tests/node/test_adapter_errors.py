@@ -220,3 +220,15 @@ def test_errors_inside_a_stream() -> None:
     failure = failure_in_stream({"message": "quota exceeded", "type": "insufficient_quota"})
     assert (failure.http_status, failure.code, failure.type) == (429, "rate_limited", "insufficient_quota")
     assert failure_in_stream("out of memory").message == "out of memory"
+
+
+@pytest.mark.parametrize("param", ["http://10.1.2.3:8000/v1", "key sk-verysecretkey", "a" * 201, "", ".", "a\nb"])
+def test_a_param_is_a_members_path_or_nothing(param: str) -> None:
+    body = json.dumps({"error": {"message": "no", "param": param}}).encode()
+    assert failure_of(400, {}, body).param is None
+    body = json.dumps({"error": {"message": "no", "param": "tools[0].function.name"}}).encode()
+    assert failure_of(400, {}, body).param == "tools[0].function.name"
+
+
+def test_a_failure_is_never_called_complete() -> None:
+    assert failure_of(400, {}, b'{"error": {"message": "no", "code": "complete"}}').code == ""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from iop import model as m
 from iop.http import sse
-from iop.node.adapters.openai_compat.watch import LONGEST_EVENT, Stream, Whole, usage_of
+from iop.node.adapters.openai_compat.watch import LONGEST_EVENT, EventStream, OpaqueStream, Stream, Whole, usage_of
 
 GOOD = [chunk("hi"), chunk("那🌍é"), ending(), USAGE, DONE]
 CUTS = st.lists(st.integers(0, 10_000), max_size=12)
@@ -349,3 +349,50 @@ def test_a_stream_that_ends_with_its_connection_needs_its_done() -> None:
         stream.feed(finished)
         stream.end(framed)
         assert (stream.failure is not None) is fails
+
+
+# ---- streams of the younger APIs: they count at the end, and until then only their events are known
+
+
+def named(kind: str, **members: Any) -> bytes:
+    return f"event: {kind}\n".encode() + event({"type": kind, **members})
+
+
+BEGUN = named("message_start", message={"usage": {"input_tokens": 10, "output_tokens": 1}})
+PART = named("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})
+ENDED = named("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 7}) + named("message_stop")
+ANSWERED = named("response.completed", response={"usage": {"input_tokens": 3, "output_tokens": 4}})
+
+
+@given(CUTS)
+def test_a_messages_stream_has_counted_when_it_says_so(cuts: list[int]) -> None:
+    watch = EventStream()
+    passed = b"".join(watch.feed(read) for read in cut(BEGUN + PART * 5, cuts))
+    assert watch.usage is not None
+    assert (watch.usage.input_tokens, watch.usage.output_tokens) == (None, 5)
+    passed += watch.feed(ENDED) + watch.end(False)
+    assert (watch.done, watch.failure, watch.usage) == (True, None, m.Usage(10, 7))
+    assert passed == BEGUN + PART * 5 + ENDED
+
+
+def test_a_responses_stream_ends_with_what_it_counted() -> None:
+    watch = EventStream()
+    assert watch.feed(ANSWERED) + watch.end(False) == ANSWERED
+    assert (watch.done, watch.failure, watch.usage) == (True, None, m.Usage(3, 4))
+
+
+@pytest.mark.parametrize("stream", [EventStream, lambda: OpaqueStream()], ids=["events", "opaque"])
+def test_a_stream_that_breaks_is_not_whole(stream: Any) -> None:
+    watch = stream()
+    watch.feed(PART)
+    watch.end(False)
+    assert watch.failure is not None
+    assert not watch.done
+
+
+def test_an_error_event_is_a_failure_and_goes_no_further() -> None:
+    watch = EventStream()
+    wrong = named("error", error={"type": "overloaded_error", "message": "later"})
+    assert watch.feed(PART + wrong + PART) == PART
+    assert watch.failure is not None
+    assert watch.failure.message == "later"

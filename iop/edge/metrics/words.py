@@ -10,7 +10,9 @@ UNKNOWN: Final = "_unknown"
 OTHER: Final = "_other"
 """Models and nodes beyond the first so many."""
 
-OPERATIONS: Final = frozenset({"chat", "completion", "embedding", "responses", "messages", "passthrough", "models"})
+OPERATIONS: Final = frozenset(
+    ["chat", "completion", "embedding", "responses", "messages", "count_tokens", "passthrough", "models"]
+)
 
 OUTCOMES: Final[dict[str, frozenset[str]]] = {
     "ok": frozenset({"complete"}),

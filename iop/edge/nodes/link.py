@@ -146,9 +146,10 @@ class NodeLink:
             self._drop_input(run_id)
 
     def close(self, reason: str) -> None:
-        """End the link."""
+        """End the link, and with it what runs there: nothing that comes now is heard."""
         if self.wire is not None:
             self.wire.close(reason)
+        self._lose_runs()
 
     def drop(self, reason: str) -> None:
         """Break the link."""
@@ -216,6 +217,9 @@ class NodeLink:
         self.ready = False
         self._inputs.clear()
         self._registrar.lost(self, reason)
+        self._lose_runs()
+
+    def _lose_runs(self) -> None:
         runs, self._runs = self._runs, {}
         with self._registrar.together():
             for run_id, run in runs.items():

@@ -7,22 +7,23 @@ confirms, the end of patience (``docs/contracts/wire.md``, Cancel; ``docs/contra
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Set
 from itertools import count
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from iop import model as m
-from iop.edge.config import model as config
 from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
 from iop.edge.record import Attempt, Record
+from iop.edge.runs.ask import Answer, Ask
 from iop.edge.runs.sessions import Sessions
+from iop.edge.runs.tally import Tally
 from iop.errors import Failure
 from iop.wire.peer import RunRules, RunState, Violation
 from iop.wire.window import Window
@@ -35,98 +36,6 @@ WINDOW = 1 << 20
 
 _NOTHING_RAN: Final = frozenset({"adapter_unavailable", "session_busy"})
 """Failures after which even a run that may change something is sent elsewhere."""
-
-
-def _unserved() -> Failure:
-    return Failure("unknown_url", "no provider of the model serves this")
-
-
-_WRITTEN: Final = frozenset({"chat", "completion", "responses", "messages"})
-"""Operations whose answers are text, of so many tokens."""
-
-_CHARACTERS: Final = 4
-"""Of a token, about, where nobody counted."""
-
-
-class Ask(NamedTuple):
-    """What a surface wants run.
-
-    :ivar operation: the API it is a request of, as in :class:`iop.edge.record.Record`.
-    :ivar native: makes the body for a backend that has this API, by target: which one is known only after admission.
-    :ivar http: what such a backend is asked.
-    :ivar chat: makes the same question as a chat request, for a provider that has not, or answers by events; None where
-        there is no such question.
-    :ivar translated: it goes as a chat request, even where the API is.
-    :ivar unserved: why it cannot be run where no provider of the model has the API, and there is no such question.
-    :ivar request_id: by which the client knows its request; for the log.
-    :ivar tokens: of the input, estimated.
-    :ivar longest: of its longest part, where it is several that the model reads one by one: what must fit its window.
-    :ivar session_id: of the conversation with an agent that goes on; its principal's alone. "" for none.
-    :ivar workspace: the directory that an agent works in; "" for none.
-    :ivar trace: the client's ``traceparent`` and ``tracestate``, for a run without HTTP.
-    """
-
-    model: str
-    native: Callable[[str], bytes]
-    http: m.HttpRequestHead
-    chat: Callable[[str], bytes] | None = None
-    operation: str = "chat"
-    unserved: Callable[[], Failure] = _unserved
-    principal: config.PrincipalToken | None = None
-    stream: bool = False
-    secret_headers: m.Headers = ()
-    metadata: Mapping[str, str] = {}
-    request_id: str = ""
-    tokens: int = 0
-    longest: int | None = None
-    thinking: m.Thinking = m.Thinking()
-    translated: bool = False
-    session_id: str = ""
-    workspace: str = ""
-    trace: Mapping[str, str] = {}
-
-    def as_chat(self, target: str) -> bytes:
-        """Return the question as a chat request; :raises Failure: when it is none."""
-        if self.chat is None:
-            raise self.unserved()
-        return self.chat(target)
-
-
-class Answer(Protocol):
-    """Where a run's answer goes. After ``completed``, ``whole`` or ``failed`` nothing more comes.
-
-    :ivar status: the HTTP status that the client has, 0 while it has none.
-    """
-
-    status: int
-
-    @property
-    def called(self) -> bool:
-        """Whether tools were called, as far as the answer was put together out of events."""
-
-    def waits(self) -> None:
-        """No slot is free: the run waits for one."""
-
-    def sent(self) -> None:
-        """The wait is over: the run went to a provider."""
-
-    def again(self) -> bool:
-        """What came is worth nothing, another provider is asked: whether the client has not had a byte of it."""
-
-    def started(self, start: m.Start) -> None:
-        """The answer begins."""
-
-    def delta(self, delta: m.Delta) -> None:
-        """A piece came; :meth:`Run.taken` says when it has left the edge."""
-
-    def completed(self, complete: m.Complete) -> None:
-        """The answer is whole; :raises Failure: for one that the client cannot be given, which is then told."""
-
-    def whole(self, whole: m.Whole) -> None:
-        """The answer came whole, at once: nothing came before; :raises Failure: as :meth:`completed`."""
-
-    def failed(self, failure: Failure, usage: m.Usage | None) -> None:
-        """The run failed."""
 
 
 class Service(Protocol):
@@ -153,24 +62,21 @@ class Run(Claim):
     :ivar admitted: whether the pool let it in, to a slot or to the queue.
     :ivar outcome: how it ended: "complete", "cancelled", a failure's code, or its HTTP status where the backend gave no
         code; "" until that is known.
-    :ivar ended_at: when it ended, in ms of the pool's clock; 0 until then. ``first_at``: when the first piece came.
+    :ivar ended_at: when it ended, in ms of the pool's clock; 0 until then.
     """
 
     __slots__ = (
         "_answer",
         "_ask",
-        "_fallback",
         "_node_id",
         "_patience",
-        "_pieces",
         "_rules",
-        "_said",
         "_service",
         "_status",
+        "_tally",
         "_window",
         "admitted",
         "ended_at",
-        "first_at",
         "id",
         "lease",
         "link",
@@ -196,9 +102,7 @@ class Run(Claim):
         self.admitted = True
         self.outcome = ""
         self.ended_at = 0
-        self.first_at: int | None = None
-        self._fallback = ""
-        self._pieces = self._said = 0
+        self._tally = Tally()
         self._status = 499
 
     @property
@@ -225,7 +129,7 @@ class Run(Claim):
         """
         ask = self._ask
         assert ask is not None
-        passes = ask.operation in native and not ask.translated
+        passes = ask.api in native and not ask.translated
         self.link = link
         self._node_id = link.node_id
         try:
@@ -294,7 +198,7 @@ class Run(Claim):
         self._rules = RunRules()
         self._window = Window(self._service.window)
         self._attempted(_outcome(failure))
-        self.first_at, self._pieces, self._said = None, 0, 0
+        self._tally = Tally()
         if not self._service.pool.again(self, lease, failure, _verdict(failure)):
             return False
         self._service.log.info(
@@ -374,11 +278,12 @@ class Run(Claim):
         rules = self._rules
         if kind is m.Delta and seq == rules.seq and rules.state is RunState.STARTED:  # RUN's usual line, without a call
             rules.seq = seq + 1
-            if not self._pieces:
-                self.first_at = self._service.pool.now()
-            self._pieces += 1
+            tally = self._tally
+            if not tally.pieces:
+                tally.first_at = self._service.pool.now()
+            tally.pieces += 1
             if not event.body:  # type: ignore[union-attr]
-                self._said += len(event.text) + len(event.reasoning)  # type: ignore[union-attr]
+                tally.said += len(event.text) + len(event.reasoning)  # type: ignore[union-attr]
             answer.delta(event)  # type: ignore[arg-type]
             return
         try:
@@ -386,13 +291,11 @@ class Run(Claim):
         except Violation as violation:
             self.stop(Failure("protocol_error", "the node broke the protocol of the run"), str(violation))
             return
-        if kind is m.Delta:
-            answer.delta(event)  # type: ignore[arg-type]
-        elif kind is m.Start:
+        if kind is m.Start:
             if self.lease is not None and self.lease.trial:
                 self._service.pool.reached(self.lease)
             if event.metadata.get(m.TEXT_TOOL_FALLBACK) == "true":  # type: ignore[union-attr]
-                self._fallback = "plain_text"
+                self._tally.fallback = "plain_text"
             answer.started(event)  # type: ignore[arg-type]
         else:
             self._over(answer, event)
@@ -414,8 +317,9 @@ class Run(Claim):
 
     def _completed(self, answer: Answer, event: m.Whole | m.Complete) -> None:
         """The answer is whole, though perhaps not what its client can be given."""
-        if self.first_at is None:
-            self.first_at = self._service.pool.now()
+        tally = self._tally
+        if tally.first_at is None:
+            tally.first_at = self._service.pool.now()
         outcome = "complete"
         try:
             if isinstance(event, m.Whole):
@@ -426,8 +330,8 @@ class Run(Claim):
             outcome = _outcome(failure)
             answer.failed(failure, event.usage)
         self._status = answer.status
-        if self._fallback and answer.called:
-            self._fallback = "parsed"
+        if tally.fallback and answer.called:
+            tally.fallback = "parsed"
         self._end(outcome, Verdict.SERVED, event.usage)
 
     def link_lost(self) -> None:
@@ -476,8 +380,8 @@ class Run(Claim):
         """Return what is left of it for those who count."""
         ask = self._ask
         assert ask is not None
-        who, arrived, ended, first = ask.principal, self.arrived, self.ended_at, self.first_at
-        counted, estimated = self._tokens(usage)
+        who, arrived, ended, tally = ask.principal, self.arrived, self.ended_at, self._tally
+        counted, estimated = tally.tokens(usage, ask.operation, ask.tokens)
         attempts = tuple([Attempt(x.node, x.provider, x.outcome) for x in self.trail if type(x) is Attempted])
         node, provider, _ = attempts[-1] if attempts else ("", "", "")
         return Record(
@@ -498,26 +402,12 @@ class Run(Claim):
             node=node,
             usage=counted,
             estimated=estimated,
-            fallback=self._fallback,
+            fallback=tally.fallback,
             queue_ms=self.waited,
-            first_ms=None if first is None else first - arrived,
+            first_ms=None if tally.first_at is None else tally.first_at - arrived,
             total_ms=ended - arrived,
             attempts=attempts,
         )
-
-    def _tokens(self, usage: m.Usage | None) -> tuple[m.Usage, bool]:
-        """Return what the backend counted, else a guess: nothing where there was no answer. Whether it is a guess."""
-        if usage is not None and usage.input_tokens is not None:
-            return usage, False
-        if self.first_at is None:
-            return m.Usage(0, 0), False
-        ask = self._ask
-        assert ask is not None
-        if usage is not None and usage.output_tokens is not None:
-            return m.Usage(ask.tokens, usage.output_tokens), True
-        if ask.operation not in _WRITTEN:
-            return m.Usage(ask.tokens, 0), True
-        return m.Usage(ask.tokens, self._said // _CHARACTERS or self._pieces), True
 
 
 def _outcome(failure: Failure) -> str:

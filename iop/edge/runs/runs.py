@@ -18,7 +18,8 @@ from iop.edge.pool.configured import native_apis
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Routed
 from iop.edge.record import Record
-from iop.edge.runs.run import LONGEST_NAME, WINDOW, Answer, Ask, Run
+from iop.edge.runs.ask import Answer, Ask
+from iop.edge.runs.run import LONGEST_NAME, WINDOW, Run
 from iop.edge.runs.sessions import Sessions
 from iop.edge.runs.story import Story
 from iop.errors import Failure
@@ -85,11 +86,14 @@ class Runs:
                 self._bind(run, ask.session_id)
             if ask.chat is None:
                 self._only_native(run, ask)
-            elif ask.operation in TRANSLATED_APIS and (ask.translated or self._translates(run, ask)):
+            elif ask.api in TRANSLATED_APIS and (ask.translated or self._translates(run, ask)):
                 ask.chat(ask.model)  # what is wrong with it is told before it waits
             lease = self.pool.admit(run)
         except Failure as failure:
             run.turned_away(failure)
+            raise
+        except BaseException:
+            run.turned_away(Failure("internal", "the request could not be admitted"))
             raise
         if lease is None:
             answer.waits()
@@ -107,20 +111,20 @@ class Runs:
             run.ruled_out = self.sessions.begin(session_id, group)
             run.session_id = session_id
 
-    def can_pass(self, model: str, operation: str) -> bool:
+    def can_pass(self, model: str, api: str) -> bool:
         """Whether a provider of a model that has an API itself may serve."""
         group = self.pool.groups.get(model)
-        return group is not None and any(operation in r.native and r.candidate for r in group.resources)
+        return group is not None and any(api in r.native and r.candidate for r in group.resources)
 
     def _translates(self, run: Run, ask: Ask) -> bool:
         """Whether a run may go to a provider that does not have its API."""
         group = self.pool.groups.get(run.model)
-        return group is not None and any(ask.operation not in resource.native for resource in group.resources)
+        return group is not None and any(ask.api not in resource.native for resource in group.resources)
 
     def _only_native(self, run: Run, ask: Ask) -> None:
         """Rule out the providers that do not have its API; :raises Failure: where none has."""
         group = self.pool.groups.get(run.model)
-        without = [r.provider_id for r in group.resources if ask.operation not in r.native] if group is not None else ()
+        without = [r.provider_id for r in group.resources if ask.api not in r.native] if group is not None else ()
         if without:
             run.ruled_out |= frozenset(without)
             if group is not None and run.ruled_out.issuperset(group.order):
@@ -162,8 +166,15 @@ class Runs:
         else:
             run.model = run.model[:LONGEST_NAME]
             self._refused.append(run)
+        self.record(record)
+
+    def record(self, record: Record) -> None:
+        """Tell everybody who counts of a request that is over; one that cannot harms no other."""
         for recorder in self.recorders:
-            recorder.record(record)
+            try:
+                recorder.record(record)
+            except Exception:
+                self.log.failure("a request could not be counted")
 
     def _node_registered(self, entry: Entry, link: NodeLink) -> Deferred[None] | None:
         """Ask a node that may keep sessions which ones it has; it is no candidate before it has said so."""

@@ -17,7 +17,7 @@ from iop.errors import KINDS, Failure
 
 _LONGEST: Final = 2000
 
-_OURS: Final = KINDS.keys() - {"context_length_exceeded", "rate_limit_exceeded"}
+_OURS: Final = {*KINDS, "complete"} - {"context_length_exceeded", "rate_limit_exceeded"}
 """Codes that mean something between edge and node: no backend may say them."""
 
 _ADDRESS: Final = re.compile(
@@ -36,6 +36,7 @@ _OVERFLOW: Final = re.compile(
     r"|(?:prompt|input|request) is too long|prompt too long|reduce the length of the (?:messages|prompt|input)",
     re.IGNORECASE,
 )
+_PARAM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\[\]-]{0,199}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 _BY_STATUS: Final[Mapping[int, tuple[str, str]]] = {
@@ -132,7 +133,7 @@ def _members(said: Any) -> tuple[str, str, str, str | None]:
         _clean(message) if isinstance(message, str) else "",
         kind if isinstance(kind, str) else "",
         code if isinstance(code, str) and _WORD.fullmatch(code) and code not in _OURS else "",
-        param[:200] if isinstance(param, str) else None,
+        param if isinstance(param, str) and _PARAM.fullmatch(param) else None,
     )
 
 

@@ -63,6 +63,7 @@ class SurfaceAnswer:
         "_streams",
         "_timer",
         "_unread",
+        "_usual_hold",
         "run",
         "status",
     )
@@ -80,7 +81,7 @@ class SurfaceAnswer:
     ) -> None:
         self._exchange = exchange
         self._headers = headers
-        self._hold = min(HOLD, window)
+        self._hold = self._usual_hold = min(HOLD, window)
         self._clock = clock
         self._request = request
         self._corrected = corrected
@@ -127,6 +128,7 @@ class SurfaceAnswer:
         if self._flowing:
             return False
         self._held, self._size, self._built = [], 0, None
+        self._head, self._streams, self._hold = m.HttpResponseHead(200), False, self._usual_hold
         return True
 
     # ---- from the run -------------------------------------------------------------------------------------------

@@ -140,7 +140,9 @@ def forwarded(headers: Mapping[bytes, bytes], request_id: str) -> m.Headers:
 def trace_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the trace that a request belongs to, as headers: nothing where it is none (W3C Trace Context)."""
     parent = _TRACEPARENT.fullmatch(headers.get(b"traceparent", b""))
-    if parent is None or parent[1] == b"ff" or not parent[2].strip(b"0") or not parent[3].strip(b"0"):
+    if parent is None or not parent[2].strip(b"0") or not parent[3].strip(b"0"):
+        return {}
+    if parent[1] == b"ff" or (parent[4] and parent[1] == b"00"):
         return {}
     made = {"traceparent": parent[0].decode("ascii")}
     state = headers.get(b"tracestate", b"")
@@ -150,7 +152,7 @@ def trace_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 _TRACE: Final = frozenset((b"traceparent", b"tracestate"))
-_TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+_TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]*)?")
 
 
 def response_headers(headers: m.Headers) -> RawHeaders:

@@ -30,6 +30,7 @@ NO_POLICY: Final = Policy()
 class Question(NamedTuple):
     """A request, and what :class:`iop.edge.runs.Ask` needs of it.
 
+    :ivar api: the API that a provider must have, where that is not the operation's own name.
     :ivar strips_usage: the client is not to see the usage that the backend is asked for.
     :ivar corrected: makes of a backend's whole answer what was asked for.
     :ivar content_type: of the body; "" for JSON.
@@ -45,6 +46,7 @@ class Question(NamedTuple):
     unserved: Callable[[], Failure] | None = None
     corrected: Callable[[bytes], bytes] | None = None
     content_type: str = ""
+    api: str = ""
     tokens: int | None = None
 
 
@@ -100,7 +102,7 @@ def messages(body: bytes, policies: Policies) -> Question:
 def count_tokens(body: bytes) -> tuple[Question, AsChat]:
     """How long such a message is: the question for a backend that counts, and the chat that is estimated instead."""
     request = CountTokensRequest.parse(body)
-    return Question(request, partial(request.native, changes={}), tokens=0), AsChat(request, NO_POLICY)
+    return Question(request, partial(request.native, changes={}), api="messages", tokens=0), AsChat(request, NO_POLICY)
 
 
 def passing(body: bytes, content_type: str) -> Question:

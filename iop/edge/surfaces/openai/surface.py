@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -53,6 +54,7 @@ class Context:
 
     :ivar headers: go with every answer to it.
     :ivar begun: when its head had come, in seconds since 1970.
+    :ivar allowed: whether it comes from a web page that may use the surface.
     :ivar counted: whether it became a run, which tells of itself how it ended.
     :ivar anthropic: whether its path is one of Anthropic's API, also where nothing is served.
     """
@@ -61,6 +63,7 @@ class Context:
     headers: codec.RawHeaders
     begun: float
     route: Route | None = None
+    allowed: bool = False
     counted: bool = False
     anthropic: bool = False
     principal: config.PrincipalToken | None = None
@@ -111,7 +114,7 @@ class OpenAISurface:
             b"/v1/embeddings": {b"POST": Route(self._running(questions.embedding), "embedding")},
             b"/v1/responses": {b"POST": Route(self._running(questions.responses), "responses")},
             b"/v1/messages": {b"POST": Route(self._running(questions.messages), "messages", anthropic=True)},
-            b"/v1/messages/count_tokens": {b"POST": Route(self._count_tokens, "messages", anthropic=True)},
+            b"/v1/messages/count_tokens": {b"POST": Route(self._count_tokens, "count_tokens", anthropic=True)},
             b"/v1/models": models,
             b"/v1/models/": models,
             b"/healthz": {b"GET": Route(self._healthz, "health", open=True)},
@@ -155,6 +158,7 @@ class OpenAISurface:
     def admit(self, exchange: Exchange) -> None:
         """Find the route and let the request in, or answer why not."""
         context = self._context(exchange)
+        exchange.on_gone = partial(self._ended, context, 499, "cancelled")  # until it has an answer
         try:
             if exchange.method == b"OPTIONS" and exchange.header(b"access-control-request-method") is not None:
                 self._preflight(exchange, context)
@@ -220,14 +224,14 @@ class OpenAISurface:
             principal_alias="" if who is None else who.principal_alias or "",
             total_ms=round((now - context.begun) * 1000),
         )
-        for recorder in self._runs.recorders:
-            recorder.record(record)
+        self._runs.record(record)
 
     def _context(self, exchange: Exchange) -> Context:
         id = codec.request_id(exchange.header(b"x-request-id")) or new_id("req").encode()
         context = Context(id, [(b"x-request-id", id)], self._clock.seconds())
         origin = exchange.header(b"origin")
         if origin is not None and self._gate.allows_origin(origin):
+            context.allowed = True
             context.headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
         exchange.context = context
         return context
@@ -272,7 +276,7 @@ class OpenAISurface:
             raise Failure("unsupported_media_type", "send the request body without a Content-Encoding")
 
     def _preflight(self, exchange: Exchange, context: Context) -> None:
-        if len(context.headers) == 1:
+        if not context.allowed:
             raise Failure("origin_not_allowed", "this web page's origin is not in openai.allowed_origins")
         asked = exchange.header(b"access-control-request-headers") or b"authorization, content-type"
         headers = [
@@ -328,6 +332,7 @@ class OpenAISurface:
         )
         ask = Ask(
             model=request.model,
+            api=question.api or context.route.operation,
             operation=context.route.operation,
             native=question.native,
             chat=question.chat,

@@ -38,7 +38,7 @@ def usage_of(said: Any) -> m.Usage | None:
     """Return a ``usage`` object as tokens: of chat and its kin, of the Responses API, or of the Messages API."""
     if not isinstance(said, dict):
         return None
-    if "input_tokens" in said:
+    if "input_tokens" in said or "output_tokens" in said:
         return _usage_of_input(said)
     prompt, completion = said.get("prompt_tokens_details"), said.get("completion_tokens_details")
     return m.Usage(
@@ -216,7 +216,7 @@ def _complete(block: bytes) -> bool:
 class EventStream(Stream):
     """A stream of the Responses or of the Messages API on its way through: each event says what it is."""
 
-    __slots__ = ()
+    __slots__ = ("_begun",)
 
     _marks: tuple[bytes, ...] = (
         b"response.completed",
@@ -227,29 +227,41 @@ class EventStream(Stream):
         b'"error"',
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun = m.Usage()  # what a message's start counted: the input; its output is yet to come
+
     def _plain(self, data: bytes) -> int:
-        return len(data) if not any(mark in data for mark in self._marks) else 0
+        if any(mark in data for mark in self._marks):
+            return 0
+        self._events += data.count(b"\n\n")
+        return len(data)
 
     def _chunk(self, chunk: dict[str, Any], block: bytes) -> bytes:
         kind = chunk.get("type")
         if kind == "error":
             self.failure = failure_in_stream(chunk.get("error") or chunk)
             return b""
-        whole = chunk.get("response") if kind in _ENDS else chunk.get("message")
-        self._count(usage_of(whole.get("usage") if isinstance(whole, dict) else chunk.get("usage")))
+        response, message = chunk.get("response"), chunk.get("message")
+        if kind == "message_start" and isinstance(message, dict):
+            self._begun = usage_of(message.get("usage")) or self._begun
+        elif kind == "message_delta":
+            self._count(usage_of(chunk.get("usage")))
+        elif kind in _ENDS and isinstance(response, dict):
+            self._count(usage_of(response.get("usage")))
+        else:
+            self._events += 1
         if kind == "response.failed":
-            error = whole.get("error") if isinstance(whole, dict) else None
-            self.failure = failure_in_stream(error)
+            self.failure = failure_in_stream(response.get("error") if isinstance(response, dict) else None)
             return b""
-        if kind in _ENDS or kind == "message_stop":
-            self.done = True
+        self.done = kind in _ENDS or kind == "message_stop"
         return block
 
     def _count(self, usage: m.Usage | None) -> None:
-        """Add what an event says to what earlier ones said: a message's start counts the input, its end the output."""
+        """Take what an end counted, and the rest from the start."""
         if usage is not None:
-            before = self._counted or m.Usage()
-            self._counted = m.Usage(*[was if now is None else now for was, now in zip(before, usage, strict=True)])
+            whole = [was if now is None else now for was, now in zip(self._begun, usage, strict=True)]
+            self._counted = m.Usage(*whole)
 
     def _last(self, framed: bool) -> bytes:
         self.failure = Failure("upstream_error", "the backend's stream ended before its answer did")
