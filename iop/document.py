@@ -84,6 +84,8 @@ class Document:
             raise too_deep() from None
         except ValueError as error:
             where = f", at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+            if not where and "digits" in str(error):  # Python reads no longer ones
+                raise Failure("invalid_json", "a number of the request body has too many digits") from None
             raise Failure("invalid_json", f"the request body is not JSON{where}") from None
         if end != len(text) and skip(text, end).end() != len(text):  # type: ignore[union-attr]
             raise Failure("invalid_json", f"the request body goes on after its end, at character {end}")

@@ -112,7 +112,8 @@ def test_dc_01_the_client_leaves(stream: bool, pieces: int) -> None:
     """DC-01: the backend's socket is closed, the slot is free, the next request runs."""
     chain = Chain(provider={"capacity": 1})
     if pieces:
-        chain.backend.answer = lambda request: request.connection.stream(*[chunk("x")] * pieces)
+        kind = "text/event-stream" if stream else "application/json"
+        chain.backend.answer = lambda request: request.connection.stream(*[chunk("x")] * pieces, kind=kind)
     client = chain.ask(body={**CHAT, "stream": stream})
     chain.net.run(1)
     assert chain.backend.open == 1

@@ -119,7 +119,8 @@ def test_a_slow_client_is_served_at_its_own_speed() -> None:
 
 
 def test_a_document_is_held_until_it_is_whole() -> None:
-    gateway = Gateway(start(JSON), piece(b"x" * 500_000), wait, piece(b"y" * 500_000), complete())
+    first, last = b'{"choices":"' + b"x" * 499_988, b"y" * 499_998 + b'"}'
+    gateway = Gateway(start(JSON), piece(first), wait, piece(last), complete())
     client = gateway.chat()
     assert client.data == b""
     gateway.run.go()

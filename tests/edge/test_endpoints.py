@@ -157,10 +157,10 @@ def test_what_no_chat_can_say_goes_to_a_backend_of_the_api_or_nowhere(changes: d
     first = both.ask("/v1/completions", {**COMPLETION, **changes})
     second = both.ask("/v1/completions", {**COMPLETION, **changes})  # the other one is free, and cannot
     assert (len(native.runs), len(events.runs)) == (1, 0)
-    native.script = (whole(b"{}"),)
+    native.script = (whole(b'{"choices":[]}'),)
     first.leave()
     both.net.run()
-    assert (second.answer.body, len(native.runs), len(events.runs)) == (b"{}", 2, 0)
+    assert (second.answer.body, len(native.runs), len(events.runs)) == (b'{"choices":[]}', 2, 0)
     both.assert_idle()
 
 
@@ -283,7 +283,7 @@ def test_embeddings_do_not_stream() -> None:
 def test_each_text_of_many_must_fit_the_window_and_not_all_together(path: str, name: str, one: Any) -> None:
     configuration = document(of_type("vllm"))
     configuration["models"][0]["context_window_tokens"] = 512
-    vectors = json.dumps({"data": [{"embedding": [1.0]}] * 50}).encode()
+    vectors = json.dumps({"choices": [], "data": [{"embedding": [1.0]}] * 50}).encode()
     gateway = Gateway(whole(vectors), configuration=configuration)
     assert gateway.ask(path, {"model": "m", name: [one] * 50}).answer.status == 200
     (record,) = gateway.records
@@ -314,7 +314,7 @@ def test_a_long_answer_is_collected_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("path", "type"), [("/v1/responses", "vllm"), ("/v1/messages", "sglang")])
 def test_a_backend_that_has_the_api_gets_the_bytes(path: str, type: str, stream: bool) -> None:
-    said = b"event: x\ndata: {}\n\n" if stream else b'{"usage":{}}'
+    said = b"event: x\ndata: {}\n\n" if stream else b'{"output":[],"content":[]}'
     script = (start(), piece(said), complete("stop", USAGE)) if stream else (whole(said, usage=USAGE),)
     gateway = gateway_of(type, *script)
     body = {**ASKED[path], "stream": stream, "x": [None]}
@@ -594,6 +594,10 @@ def test_a_client_is_told_not_to_repeat_what_cannot_go_well(path: str) -> None:
         assert answer.headers.get("x-should-retry") == said, (type, code)
 
 
+EVERYTHING = b'{"choices":[],"output":[],"content":[]}'
+"""What a document of any of the APIs has in it."""
+
+
 @pytest.mark.parametrize("type", ["vllm", "ollama"])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", *ASKED])
@@ -604,7 +608,7 @@ def test_who_answered_is_told_where_the_operator_wants_it(path: str, stream: boo
     client = gateway.ask(path, {**ASKED.get(path, MESSAGE), "stream": stream})
     gateway.net.run(2)
     gateway.adapter.script = (
-        SAID if type == "ollama" else (start() if stream else start(JSON), piece(b"{}"), complete())
+        SAID if type == "ollama" else (start() if stream else start(JSON), piece(EVERYTHING), complete())
     )
     first.leave()
     gateway.net.run()
@@ -616,5 +620,37 @@ def test_who_answered_is_told_where_the_operator_wants_it(path: str, stream: boo
 
 
 def test_and_nowhere_else() -> None:
-    answer = gateway_of("vllm", whole(b"{}")).ask("/v1/completions", COMPLETION).answer
+    answer = gateway_of("vllm", whole(EVERYTHING)).ask("/v1/completions", COMPLETION).answer
     assert not [name for name in answer.headers if name.startswith("x-iop")]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"]
+)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (start(JSON), piece(b"<html>busy</html>"), complete()),
+        (start(JSON), piece(b'{"choices":[{"mess'), complete()),
+        (start(JSON), piece(b"[]"), complete()),
+        (start(JSON), piece(b"{}"), complete()),
+        (start(JSON), complete()),
+        (start(m.HttpResponseHead(204)), complete()),
+        (start(), piece(b"data: 1\n\n"), complete()),
+    ],
+    ids=["html", "half", "list", "empty object", "nothing", "no content", "a stream"],
+)
+def test_nonsense_is_no_answer(path: str, answer: Any) -> None:
+    """What a backend says under status 200 is looked at: an SDK would take it for an answer, or break on it."""
+    gateway = gateway_of("vllm", *answer)
+    said = gateway.ask(path, {**ASKED.get(path, MESSAGE), "input": "x"}).answer
+    assert said.status == 502
+    assert gateway.records[0].outcome == "upstream_error"
+    gateway.assert_idle()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+def test_a_document_is_no_stream(path: str) -> None:
+    gateway = gateway_of("vllm", whole(EVERYTHING))
+    assert gateway.ask(path, {**ASKED.get(path, MESSAGE), "stream": True}).answer.status == 502
+    gateway.assert_idle()

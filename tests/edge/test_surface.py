@@ -147,7 +147,8 @@ def test_what_an_adapter_lets_through_by_mistake_stops_at_the_edge(stream: bool)
     kind = "text/event-stream" if stream else "application/json"
     head = m.HttpResponseHead(200, (("content-type", kind), *STRANGE))
     body = b"data: 1\n\n" if stream else ANSWER
-    for script in ((start(head), piece(body), complete()), (whole(body, head),)):
+    scripts = ((start(head), piece(body), complete()), (whole(body, head),))
+    for script in scripts:
         gateway = Gateway(*script)
         answer = gateway.chat(stream=stream, headers={"X-Request-Id": "mine"}).answer
         assert (answer.whole, answer.body) == (True, body)

@@ -49,7 +49,7 @@ def test_a_stream_that_waits_shows_that_it_lives_and_a_document_does_not() -> No
     assert stream.answer.whole
     gateway.net.run(20)
     assert stream.answer.body.count(b": waiting") == 2
-    assert plain.answer.status == 200
+    assert plain.answer.status == 502, "it is no document"
 
 
 def test_the_first_comment_comes_after_five_seconds_with_the_answers_head() -> None:
@@ -192,7 +192,8 @@ def two_nodes(*first: Any, second: Any, **rest: Any) -> Gateway:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("code", ["upstream_connect", "rate_limited", "adapter_unavailable"])
 def test_another_provider_is_asked_before_a_byte(stream: bool, code: str, logged: Any) -> None:
-    gateway = two_nodes(fail(Failure(code, "no")), second=(whole(ANSWER),))
+    second = (start(), piece(b"data: 1\n\n"), complete()) if stream else (whole(ANSWER),)
+    gateway = two_nodes(fail(Failure(code, "no")), second=second)
     answer = gateway.chat(stream=stream).answer
     assert answer.status == 200
     assert answer.whole

@@ -146,7 +146,7 @@ class Run(Claim):
                 metadata=ask.metadata if passes else {**ask.metadata, **ask.trace},
                 window_bytes=self._service.window,
                 workspace=ask.workspace,
-                session_id=ask.session_id,
+                session_id=self.session_id,
             )
             link.start(request, self)
         except Failure as failure:

@@ -36,7 +36,7 @@ class Tally:
         """
         if usage is not None and usage.input_tokens is not None:
             return usage, False
-        if self.first_at is None:
+        if self.first_at is None or operation == "count_tokens":
             return m.Usage(0, 0), False
         if operation not in _WRITTEN:
             return m.Usage(estimate, 0), True

@@ -41,12 +41,14 @@ class SurfaceAnswer:
     :param headers: of the edge's own, for every answer to this request.
     :param window: the run's window; no more of a backend's bytes than that is ever held.
     :param request: what the client asked; only one that wants a stream is told that it waits.
+    :param answers: what an answer of the API that was asked has in it; None for an API that is not known.
     :param corrected: makes of a backend's whole answer what was asked for; :raises Failure: for one that is none.
     :param expose: whether the client is told which provider answered, and how long it waited.
     :ivar status: see :class:`iop.edge.runs.Answer`.
     """
 
     __slots__ = (
+        "_answers",
         "_built",
         "_clock",
         "_corrected",
@@ -76,6 +78,7 @@ class SurfaceAnswer:
         clock: IReactorTime,
         request: Request,
         *,
+        answers: bytes | None = None,
         corrected: Callable[[bytes], bytes] | None = None,
         expose: bool = False,
     ) -> None:
@@ -84,6 +87,7 @@ class SurfaceAnswer:
         self._hold = self._usual_hold = min(HOLD, window)
         self._clock = clock
         self._request = request
+        self._answers = answers
         self._corrected = corrected
         self._expose = expose
         self._built: Building | None = None
@@ -145,8 +149,6 @@ class SurfaceAnswer:
         self._headed(start.http)
         if self._opened and not self._streams:
             raise Failure("upstream_error", "the provider did not answer with a stream")
-        if self._corrected is not None and self._streams:
-            raise Failure("upstream_error", "the provider answered with a stream")
 
     def _building(self) -> Building | None:
         building = getattr(self._request, "building", None)
@@ -156,6 +158,9 @@ class SurfaceAnswer:
         self._head = head
         kind = next((value for name, value in head.headers if name == "content-type"), "").lower()
         self._streams = kind.startswith("text/event-stream")
+        if self._answers is not None and self._streams is not self._request.stream:
+            wanted = "a stream" if self._request.stream else "a document"
+            raise Failure("upstream_error", f"the provider did not answer with {wanted}")
         if self._corrected is not None:
             self._hold = LARGEST
         elif kind and not kind.startswith(_HELD_KINDS):
@@ -207,9 +212,12 @@ class SurfaceAnswer:
             raise Failure("upstream_error", "the provider did not answer with a stream")
 
     def _respond(self, body: bytes) -> None:
-        """Answer with what a backend said, as the client asked for it."""
-        if self._corrected is not None and self._head.status == 200:
-            body = self._corrected(body)
+        """Answer with what a backend said, as the client asked for it; :raises Failure: for what is no such answer."""
+        if self._answers is not None and not self._streams:
+            if self._head.status != 200 or self._answers not in body or not _is_object(body):
+                raise Failure("upstream_error", "the provider did not answer as this API does")
+            if self._corrected is not None:
+                body = self._corrected(body)
         self.status = self._head.status
         self._exchange.respond(self.status, self._response_headers(), body)
 
@@ -295,3 +303,8 @@ class SurfaceAnswer:
         self.sent()
         if self.run is not None:
             self.run.cancel()
+
+
+def _is_object(body: bytes) -> bool:
+    """Whether it looks like a JSON object, whole; a parser would cost more than all else of an answer."""
+    return body.lstrip()[:1] == b"{" and body.rstrip()[-1:] == b"}"

@@ -88,7 +88,7 @@ class Gate:
             if rule.required:
                 raise Failure("provider_token_missing", f"the header {rule.from_header} is needed")
             return ()
-        if self._from_header in repeated or any(sign in token for sign in "\r\n\0"):
+        if self._from_header in repeated or not token.isprintable():
             raise Failure("invalid_value", f"the header {rule.from_header} must stand once and hold one token")
         if rule.scheme and not token.lower().startswith(rule.scheme.lower() + " "):
             token = f"{rule.scheme} {token}"

@@ -26,6 +26,8 @@ Policies = Mapping[str, Policy]
 
 NO_POLICY: Final = Policy()
 
+_CHOICES: Final = b'"choices"'
+
 
 class Question(NamedTuple):
     """A request, and what :class:`iop.edge.runs.Ask` needs of it.
@@ -33,6 +35,7 @@ class Question(NamedTuple):
     :ivar api: the API that a provider must have, where that is not the operation's own name.
     :ivar strips_usage: the client is not to see the usage that the backend is asked for.
     :ivar corrected: makes of a backend's whole answer what was asked for.
+    :ivar answers: what an answer has in it, a stream apart; None where nobody here knows.
     :ivar content_type: of the body; "" for JSON.
     :ivar tokens: how long it counts as; None: as it is estimated.
     """
@@ -45,6 +48,7 @@ class Question(NamedTuple):
     strips_usage: bool = False
     unserved: Callable[[], Failure] | None = None
     corrected: Callable[[bytes], bytes] | None = None
+    answers: bytes | None = None
     content_type: str = ""
     api: str = ""
     tokens: int | None = None
@@ -56,7 +60,7 @@ def chat(body: bytes, policies: Policies) -> Question:
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
     thinking = policy.thinking(request.document)
-    return Question(request, native, native, thinking, strips_usage=request.strips_usage)
+    return Question(request, native, native, thinking, strips_usage=request.strips_usage, answers=_CHOICES)
 
 
 def completion(body: bytes, policies: Policies) -> Question:
@@ -67,7 +71,7 @@ def completion(body: bytes, policies: Policies) -> Question:
     as_chat = None if request.only_native else AsChat(request, policy)
     thinking = UNSET if as_chat is None else as_chat.wish
     strips = request.strips_usage
-    return Question(request, native, as_chat, thinking, strips_usage=strips, unserved=_one_text_only)
+    return Question(request, native, as_chat, thinking, strips_usage=strips, unserved=_one_text_only, answers=_CHOICES)
 
 
 def _one_text_only() -> Failure:
@@ -78,7 +82,7 @@ def _one_text_only() -> Failure:
 def embedding(body: bytes, policies: Policies) -> Question:
     """Vectors; no provider that lacks the API can make them of a chat."""
     request = EmbeddingsRequest.parse(body)
-    return Question(request, partial(request.native, changes={}), corrected=request.corrected)
+    return Question(request, partial(request.native, changes={}), corrected=request.corrected, answers=b'"data"')
 
 
 def responses(body: bytes, policies: Policies) -> Question:
@@ -87,7 +91,7 @@ def responses(body: bytes, policies: Policies) -> Question:
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_output_tokens"))
     as_chat = AsChat(request, policy)
-    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default)
+    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default, answers=b'"output"')
 
 
 def messages(body: bytes, policies: Policies) -> Question:
@@ -96,13 +100,15 @@ def messages(body: bytes, policies: Policies) -> Question:
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
     as_chat = AsChat(request, policy, request.thinking)
-    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default)
+    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default, answers=b'"content"')
 
 
 def count_tokens(body: bytes) -> tuple[Question, AsChat]:
     """How long such a message is: the question for a backend that counts, and the chat that is estimated instead."""
     request = CountTokensRequest.parse(body)
-    return Question(request, partial(request.native, changes={}), api="messages", tokens=0), AsChat(request, NO_POLICY)
+    return Question(
+        request, partial(request.native, changes={}), api="messages", answers=b'"input_tokens"', tokens=0
+    ), AsChat(request, NO_POLICY)
 
 
 def passing(body: bytes, content_type: str) -> Question:

@@ -54,6 +54,7 @@ class Context:
 
     :ivar headers: go with every answer to it.
     :ivar begun: when its head had come, in seconds since 1970.
+    :ivar model: which one was asked, where that is known and it is no run.
     :ivar allowed: whether it comes from a web page that may use the surface.
     :ivar counted: whether it became a run, which tells of itself how it ended.
     :ivar anthropic: whether its path is one of Anthropic's API, also where nothing is served.
@@ -63,6 +64,7 @@ class Context:
     headers: codec.RawHeaders
     begun: float
     route: Route | None = None
+    model: str = ""
     allowed: bool = False
     counted: bool = False
     anthropic: bool = False
@@ -222,6 +224,8 @@ class OpenAISurface:
             token_ref="" if who is None else who.token_ref,
             principal_ref="" if who is None else who.principal_ref,
             principal_alias="" if who is None else who.principal_alias or "",
+            model=context.model,
+            known=bool(context.model),
             total_ms=round((now - context.begun) * 1000),
         )
         self._runs.record(record)
@@ -301,6 +305,7 @@ class OpenAISurface:
         if self._runs.can_pass(model, "messages"):
             self._run(exchange, context, question)
         else:
+            context.model = model
             self._respond(exchange, context, codec.dumps(count_document(chat.tokens)))
 
     def _pass(self, exchange: Exchange, context: Context) -> None:
@@ -327,6 +332,7 @@ class OpenAISurface:
             runs.window,
             self._clock,
             request,
+            answers=question.answers,
             corrected=question.corrected,
             expose=self._expose,
         )
