@@ -11,11 +11,15 @@ from iop.model import Usage
 
 
 class Attempt(NamedTuple):
-    """One provider that a run was sent to, as its node calls them, and how that ended: an outcome as a record's."""
+    """One provider that a run was sent to, as its node calls them, and how that ended: an outcome as a record's.
+
+    :ivar status: the HTTP status of its failure; 0 for none.
+    """
 
     node: str
     provider: str
     outcome: str
+    status: int = 0
 
 
 class Record(NamedTuple):

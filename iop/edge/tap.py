@@ -115,7 +115,7 @@ class Edge(OrderedServices):
         if settings.metrics is None:
             return []
         counted = Metrics(time.time)
-        counted.read = lambda: readings(self.refresher.running, self.runs)
+        counted.read = lambda: readings(self.refresher.running, self.runs, self.ledger)
         self.recorders.append(counted)
         self.refresher.told = lambda result: counted.refreshed(result.status.value)
         page = MetricsPage(counted, partial(_in_thread, self._reactor))

@@ -151,7 +151,7 @@ def test_what_the_client_is_told_is_what_is_recorded() -> None:
     (record,) = world.records
     assert told.end == record.outcome == "rate_limited"
     assert record.status == 429
-    assert record.attempts == (("n1", "p1", "rate_limited"), ("n2", "q1", "upstream_error"))
+    assert record.attempts == (("n1", "p1", "rate_limited", 429), ("n2", "q1", "upstream_error", 502))
     assert record.provider == "q1"
     assert world.idle
 

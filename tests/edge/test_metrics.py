@@ -363,7 +363,8 @@ def test_every_metric_is_there_once_something_has_happened() -> None:
             if each.type == "gauge" and each.labels
             if each is not names.BUILD
         ]
-        + [Reading(names.LINK_BYTES, ("n", "in"), 1)]
+        + [Reading(names.LINK_BYTES, ("n", "in"), 1), Reading(names.LEDGER_AWAY, (), 0)]
+        + [Reading(names.LEDGER_DROPPED, (), 0)]
     )
     attempts = (Attempt("n", "p", "node_lost"), Attempt("n", "p", "complete"))
     usage = Usage(9, 9)

@@ -177,7 +177,7 @@ def test_a_failed_run_leaves_one_record(logged: Any, failure: Failure, outcome: 
     (record,) = world.records
     assert (record.outcome, record.status, record.run_id, record.request_id) == (outcome, status, run.id, "req-7")
     assert (record.model, record.known, record.node, record.provider) == ("m", True, "n1", "p1")
-    assert record.attempts == (("n1", "p1", outcome),)
+    assert record.attempts == (("n1", "p1", outcome, status),)
     assert (record.usage, record.estimated, record.first_ms) == (m.Usage(0, 0), False, None)
     assert "sk-secret" not in repr(record)
     assert "prompt" not in repr(record)

@@ -73,7 +73,8 @@ def open_store(url: str, state_dir: Path) -> SQLStore:
         return SQLStore(_sqlite(state_dir / url.removeprefix("sqlite:")))
     try:
         parsed = make_url(url)
-        parsed.port  # noqa: B018 - it is read when it is asked for
+        if not 0 < (parsed.port or 5432) < 65536:
+            raise ValueError
     except (ArgumentError, ValueError):
         message = "`ledger.url` cannot be read; it is postgresql://USER:PASSWORD@HOST:PORT/NAME, percent-encoded"
         raise Failure("ledger_refused", message) from None
@@ -94,24 +95,35 @@ class SQLStore:
     def __init__(self, engine: Engine, secrets: Sequence[str] = ()) -> None:
         self._engine = engine
         self._secrets = secrets
+        database = engine.url.database
+        self._path = Path(database) if engine.dialect.name == "sqlite" and database is not None else None
+        self._file: tuple[int, int] | None = None
         marks = ", ".join(["?" if engine.dialect.name == "sqlite" else "%s"] * len(COLUMNS))
         self._insert = f"INSERT INTO {USAGE.name} ({', '.join(COLUMNS)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
 
     def open(self) -> None:
         """Connect and migrate."""
-        path = self._engine.url.database
-        if self._engine.dialect.name == "sqlite" and path is not None:
+        if self._path is not None:
             try:
-                Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                Path(path).touch(mode=0o600)  # SQLite's own mode would let others read it
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._path.touch(mode=0o600)  # SQLite's own mode would let others read it
+            except (IsADirectoryError, NotADirectoryError, FileExistsError):
+                raise Failure("ledger_refused", f"`ledger.url`: {self._path} cannot be a file") from None
             except OSError as error:
                 raise Failure("ledger_away", f"its file cannot be made: {error.strerror}") from None
+            if self._path.is_dir():
+                raise Failure("ledger_refused", f"`ledger.url`: {self._path} is a directory")
         self._do(migrate)
+        self._file = _identity(self._path)
 
     def insert(self, rows: Sequence[Row]) -> int:
         """Write rows in one transaction; one by one where the database takes some of them never."""
         if not rows:
             return 0
+        if self._path is not None and _identity(self._path) != self._file:
+            self._engine.dispose()  # what was written to it now, nobody would find
+            self.open()
+            raise Failure("ledger_away", "its file was moved or removed; there is a new one now")
         try:
             self._write(rows)
         except Failure as failure:
@@ -153,6 +165,15 @@ class SQLStore:
         if isinstance(error, ProgrammingError) and not getattr(cause, "sqlstate", "x"):  # libpq read the URL
             return Failure("ledger_refused", f"`ledger.url` cannot be used: {said}")
         return Failure("ledger_away", said)
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """Return what tells a file from another one of its name; None for none."""
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def _sqlite(path: Path) -> Engine:

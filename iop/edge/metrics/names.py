@@ -85,6 +85,9 @@ LINK_BYTES: Final = Named(
     "iop_link_bytes_total", "counter", "Bytes of frames on a node's present link.", ("node", "direction")
 )
 
+LEDGER_AWAY: Final = Named("iop_ledger_away", "gauge", "Whether the ledger's database takes nothing at the moment.")
+LEDGER_DROPPED: Final = Named("iop_ledger_dropped_rows_total", "counter", "Rows of usage that are lost.")
+
 # ---- the edge itself ------------------------------------------------------------------------------------------------
 
 RELOADS: Final = Named("iop_config_reloads_total", "counter", "Refreshes that were to be applied.", ("outcome",))
@@ -96,5 +99,6 @@ LAG: Final = Named("iop_event_loop_lag_seconds", "histogram", "How late a timer 
 ALL: Final[tuple[Named, ...]] = (
     *(REQUESTS, DURATION, FIRST, PER_TOKEN, QUEUE, INPUT, OUTPUT, REJECTIONS, ATTEMPTS, RETRIES, FALLBACK, AUTH),
     *(BUILD, IN_FLIGHT, QUEUED, NODES, NODE_UP, NODE_IN_FLIGHT, NODE_CAPACITY, REPLICAS, LINK_BYTES),
+    *(LEDGER_AWAY, LEDGER_DROPPED),
     *(RELOADS, RELOADED, LAG),
 )

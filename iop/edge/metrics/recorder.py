@@ -171,7 +171,7 @@ class Metrics:
 
     def _tried(self, attempts: tuple[Attempt, ...]) -> None:
         for attempt in attempts:
-            self._attempts[self._node(attempt.node), words.outcome_of(attempt.outcome)].inc()
+            self._attempts[self._node(attempt.node), words.outcome_of(attempt.outcome, attempt.status)].inc()
         for attempt in attempts[:-1]:
             self._retries[words.RETRIES.get(attempt.outcome, "other"),].inc()
 

@@ -41,12 +41,13 @@ class Routed(NamedTuple):
 
 
 class Attempted(NamedTuple):
-    """An attempt's end: where it was, and "complete", "cancelled" or the code of its failure."""
+    """An attempt's end: where it was, and "complete", "cancelled" or the code of its failure, with its HTTP status."""
 
     at: int
     node: str
     provider: str
     outcome: str
+    status: int = 0
 
     @property
     def name(self) -> str:

@@ -197,7 +197,7 @@ class Run(Claim):
         self.lease = self.link = None
         self._rules = RunRules()
         self._window = Window(self._service.window)
-        self._attempted(_outcome(failure))
+        self._attempted(_outcome(failure), failure.http_status)
         self._tally = Tally()
         if not self._service.pool.again(self, lease, failure, _verdict(failure)):
             return False
@@ -211,14 +211,14 @@ class Run(Claim):
             answer.waits()
         return True
 
-    def _attempted(self, outcome: str) -> None:
+    def _attempted(self, outcome: str, status: int = 0) -> None:
         """It was somewhere; where, its trail says last."""
         sent = self.trail[-1]
         if isinstance(sent, Decided) and sent.chosen is not None:
             name = sent.chosen.provider_id
         else:
             name = sent.adapter if isinstance(sent, Routed) else "-"
-        self.trail.append(Attempted(self._service.pool.now(), self._node_id, name, outcome))
+        self.trail.append(Attempted(self._service.pool.now(), self._node_id, name, outcome, status))
 
     # ---- what the client does -----------------------------------------------------------------------------------
 
@@ -347,15 +347,20 @@ class Run(Claim):
             if self.lease is not None and self.lease.resource.once and failure.code not in _NOTHING_RAN:
                 first.hopeless = True
             self._status = answer.status or first.http_status
-            self._end(_outcome(failure), _verdict(failure), usage, _outcome(first))
+            self._end(_outcome(failure), _verdict(failure), usage, _outcome(first), failure.http_status)
             answer.failed(first, usage)
 
     def _end(
-        self, outcome: str, verdict: Verdict = Verdict.NOTHING, usage: m.Usage | None = None, told: str = ""
+        self,
+        outcome: str,
+        verdict: Verdict = Verdict.NOTHING,
+        usage: m.Usage | None = None,
+        told: str = "",
+        status: int = 0,
     ) -> None:
         """It is over.
 
-        :param outcome: how its last attempt ended.
+        :param outcome: how its last attempt ended, and ``status`` the HTTP status of that failure.
         :param told: how it ended by what its client is told, where that may be an earlier attempt's failure.
         """
         if self.ended_at:
@@ -368,7 +373,7 @@ class Run(Claim):
             self._patience = None
         if self.link is not None:
             self.link.forget(self.id)
-            self._attempted(outcome)
+            self._attempted(outcome, status)
         record = self._record(usage)
         self._answer = self._ask = self.first_failure = None  # it is remembered without them: they may quote
         if self.lease is not None:
@@ -382,8 +387,8 @@ class Run(Claim):
         assert ask is not None
         who, arrived, ended, tally = ask.principal, self.arrived, self.ended_at, self._tally
         counted, estimated = tally.tokens(usage, ask.operation, ask.tokens)
-        attempts = tuple([Attempt(x.node, x.provider, x.outcome) for x in self.trail if type(x) is Attempted])
-        node, provider, _ = attempts[-1] if attempts else ("", "", "")
+        attempts = tuple([Attempt(x.node, x.provider, x.outcome, x.status) for x in self.trail if type(x) is Attempted])
+        node, provider = attempts[-1][:2] if attempts else ("", "")
         return Record(
             at=ended / 1000,
             operation=ask.operation,

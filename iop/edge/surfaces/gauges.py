@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from iop.edge.config import EdgeConfig
+from iop.edge.ledger.ledger import Ledger
 from iop.edge.metrics import names
 from iop.edge.metrics.live import Reading
 from iop.edge.nodes.registry import Entry
@@ -16,11 +17,14 @@ from iop.edge.runs import Runs
 _STATES: Final = ("online", "draining", "pending", "offline")
 
 
-def readings(config: EdgeConfig, runs: Runs) -> Iterator[Reading]:
+def readings(config: EdgeConfig, runs: Runs, ledger: Ledger | None = None) -> Iterator[Reading]:
     """Read every gauge.
 
     :param config: the one in force.
     """
+    if ledger is not None:
+        yield Reading(names.LEDGER_AWAY, (), ledger.away)
+        yield Reading(names.LEDGER_DROPPED, (), ledger.dropped)
     yield from _of_runs(config, runs)
     yield from _of_models(runs.pool)
     entries = [runs.nodes.entries[node.id] for node in config.nodes]

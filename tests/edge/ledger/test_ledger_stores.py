@@ -187,8 +187,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite3").write_bytes(b"precious" * 1000)
     failure = refused("sqlite:ledger.sqlite3", tmp_path)
     assert (failure.code, "is no SQLite database" in str(failure)) == ("ledger_refused", True)
-    (tmp_path / "file").touch()
-    assert refused("sqlite:file/ledger.sqlite3", tmp_path).code == "ledger_away"
 
 
 # ---- SQLite and PostgreSQL as they are
@@ -230,3 +228,32 @@ def test_a_postgresql_that_was_restarted(cluster: Cluster, tmp_path: Path) -> No
     assert store.insert([row(2)]) == 0, "the connection is looked at before it is used"
     assert store.sums(Question())[0].runs == 2
     store.close()
+
+
+def test_a_file_that_was_moved_is_made_anew(tmp_path: Path) -> None:
+    """Rows that went on into the moved file would be found by nobody."""
+    store = open_store("sqlite:usage.db", tmp_path)
+    store.open()
+    store.insert([row(1)])
+    for name in os.listdir(tmp_path):
+        os.rename(tmp_path / name, tmp_path / f"old-{name}")
+    with pytest.raises(Failure, match="moved or removed") as caught:
+        store.insert([row(2)])
+    assert caught.value.code == "ledger_away"
+    store.insert([row(2)])
+    assert [sums.runs for sums in store.sums(Question())] == [1]
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["folder", "file/usage.db"])
+def test_a_path_that_can_be_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(Failure) as caught:
+        open_store(f"sqlite:{name}", tmp_path).open()
+    assert caught.value.code == "ledger_refused"
+
+
+def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="cannot be read"):
+        open_store("postgresql://u:x@127.0.0.1:99999/db", tmp_path)
