@@ -523,6 +523,10 @@ def test_time_is_linear(api: str, shape: str) -> None:
         b"\r\n--b",
         b"\r\n--b\r\n",
         b"\r\n--b\r\nContent-Disposition: form-data; x\r\n\r\n",
+        b"--b",
+        b"--b ",
+        b"\r\n--b ",
+        b" \t",
         b"\r\nContent-Disposition: form-data;",
         b"\r\n\r\n--",
         b";name=",
@@ -531,3 +535,37 @@ def test_time_is_linear(api: str, shape: str) -> None:
 )
 def test_time_for_a_form_is_linear(part: bytes) -> None:
     assert_linear(form(b"; boundary=b"), lambda size: b"--b\r\n" + part * (size // len(part)) + FORM)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begin", [b"a", b"--b", b"--b\r\n\r\n", b""], ids=repr)
+def test_time_for_a_form_of_one_line_is_linear(begin: bytes) -> None:
+    assert_linear(form(b"; boundary=b"), lambda size: begin + b"--b" * (size // 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [b"", b"; charset=utf-8", b"; boundary=b", b"; boundary=b; charset=utf-8"], ids=repr)
+@pytest.mark.parametrize("blank", [b" ", b" \t", b"; ", b"-"], ids=repr)
+def test_time_for_a_forms_kind_is_linear(before: bytes, blank: bytes) -> None:
+    kinds: dict[bytes, bytes] = {}
+
+    def made(size: int) -> bytes:
+        body = b"%d" % size
+        kinds[body] = b"multipart/form-data" + before + blank * (size // len(blank)) + b"!"
+        return body
+
+    assert_linear(lambda body: PassingRequest.parse(body, kinds[body]), made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [b"", b"form-data", b"form-data; name=model"], ids=repr)
+@pytest.mark.parametrize("piece", [b" ", b" \t", b"; ", b";name=", b";name=a ", b';name="', b"\\"], ids=repr)
+@pytest.mark.parametrize("end", [b"!", b"\n"], ids=repr)
+def test_a_parts_head_takes_no_time(before: bytes, piece: bytes, end: bytes) -> None:
+    """It is bounded; a large form has as many of them as fit."""
+    head = b"Content-Disposition: " + before + piece * (8000 // len(piece)) + end
+    body = b"--b\r\n" + head + b"\r\n\r\n\r\n--b\r\n"
+    read = form(b"; boundary=b")
+    begun = time.process_time()
+    survives(read, body)
+    assert time.process_time() - begun < 0.1

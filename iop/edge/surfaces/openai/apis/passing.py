@@ -18,18 +18,19 @@ from iop.edge.surfaces.openai.apis.members import model_of
 from iop.errors import Failure
 from iop.http import sse
 
-_CHARSET: Final = rb'(?:;[ \t]*charset="?[\w-]+"?[ \t]*)?'
+_CHARSET: Final = rb'(?:;[ \t]*+charset="?[\w-]+"?[ \t]*+)?'
 _FORM: Final = re.compile(
-    rb'multipart/form-data[ \t]*%b;[ \t]*boundary=(?:"([^"\\\r\n]{1,70})"|([^\s;,"]{1,70}))[ \t]*%b;?[ \t]*'
+    rb'multipart/form-data[ \t]*+%b;[ \t]*+boundary=(?:"([^"\\\r\n]{1,70})"|([^\s;,"]{1,70}))[ \t]*+%b;?[ \t]*+'
     % (_CHARSET, _CHARSET),
     re.IGNORECASE,
 )
-_DISPOSITION: Final = re.compile(rb"content-disposition[ \t]*:[ \t]*(.*)", re.IGNORECASE)
+_LINE_END: Final = re.compile(rb"[ \t]*+\r\n")
+_DISPOSITION: Final = re.compile(rb"content-disposition[ \t]*+:[ \t]*+(.*)", re.IGNORECASE)
 _FORM_DATA: Final = re.compile(
-    rb'form-data((?:[ \t]*;[ \t]*(?:name|filename|filename\*)=(?:"(?:[^"\\]|\\.)*"|[^\s;"]*))*)[ \t]*;?[ \t]*',
+    rb'form-data((?:[ \t]*+;[ \t]*+(?:name|filename|filename\*)=(?:"(?:[^"\\]|\\.)*"|[^\s;"]*))*)[ \t]*+;?[ \t]*+',
     re.IGNORECASE,
 )
-_PARAMETER: Final = re.compile(rb';[ \t]*(name|filename|filename\*)=("(?:[^"\\]|\\.)*"|[^\s;"]*)', re.IGNORECASE)
+_PARAMETER: Final = re.compile(rb';[ \t]*+(name|filename|filename\*)=("(?:[^"\\]|\\.)*"|[^\s;"]*)', re.IGNORECASE)
 _LONGEST_NAME: Final = 512
 _LONGEST_HEAD: Final = 8192
 
@@ -106,20 +107,19 @@ def _field(body: bytes, content_type: bytes) -> tuple[int, int]:
 
 def _parts(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
     """Yield where each part of a form begins and ends; :raises Failure: for one that is not whole."""
-    start, at = -1, body.find(mark)
-    while at >= 0:
-        line = body.find(b"\r\n", at)
-        rest = body[at + len(mark) : line if line >= 0 else None]
-        last = rest.startswith(b"--")
-        if (at == 0 or body.startswith(b"\r\n", at - 2)) and (last or not rest.strip(b" \t")):
-            if start >= 0:
-                yield start, max(at - 2, start)
-            if last:
-                return
-            start = line + 2
-            if line < 0:
-                break
-        at = body.find(mark, at + len(mark))
+    start, line = -1, b"\r\n" + mark
+    at = -2 if body.startswith(mark) else body.find(line)  # of the line end before the mark
+    while at != -1:
+        after = at + len(line)
+        last = body.startswith(b"--", after)
+        line_end = _LINE_END.match(body, after)
+        if start >= 0 and (last or line_end):
+            yield start, max(at, start)
+        if last:
+            return
+        if line_end:
+            start = line_end.end()
+        at = body.find(line, after)
     what = "the form is cut short" if start >= 0 else "the request body is no form"
     raise Failure("invalid_value", what)
 
