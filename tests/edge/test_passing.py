@@ -171,9 +171,26 @@ def test_a_path_of_another_shape_reaches_no_backend(path: str) -> None:
 
 def test_only_a_post_passes() -> None:
     gateway = Gateway(whole(ANSWER))
-    assert gateway.ask("/v1/rerank", {"model": "m"}, method="PUT").answer.status == 404
-    assert gateway.ask("/v1/rerank").answer.status == 404
+    assert refused(gateway.ask("/v1/unheard-of", {"model": "m"}, method="PUT").answer) == (404, "unknown_url", None)
+    assert refused(gateway.ask("/v1/unheard-of").answer) == (404, "unknown_url", None)
     assert gateway.adapter.runs == []
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v1/audio/speech", "/v1/images/generations"])
+def test_another_method_is_told_where_some_backends_have_it(path: str, method: str) -> None:
+    gateway = Gateway(whole(ANSWER))
+    answer = gateway.ask(path, method=method).answer
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    if method != "HEAD":
+        assert refused(answer) == (405, "method_not_allowed", None)
+    assert gateway.adapter.runs == []
+    gateway.assert_idle()
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank/", "/v1/audio//speech", "/v2/rerank", "/rerank", "/v1/chat"])
+def test_another_method_is_nothing_elsewhere(path: str) -> None:
+    assert refused(Gateway().ask(path).answer) == (404, "unknown_url", None)
 
 
 @pytest.mark.parametrize("type", ["ollama", "cli"])

@@ -40,7 +40,8 @@ STATEFUL: Final = frozenset(
 one has stored, another has not."""
 
 KNOWN: Final = frozenset(b"audio classify images moderations pooling rerank score tokenize detokenize".split())
-"""First words of paths under ``/v1`` that some backends have: what is wrong with a request there is told."""
+"""First words of paths under ``/v1`` that some backends have: what is wrong with a request there is told, be it only
+its method."""
 
 _ANTHROPIC: Final = b"/v1/messages"
 """The path of Anthropic's API, and of what is below it."""
@@ -245,7 +246,7 @@ class OpenAISurface:
         methods = self._routes.get(path)
         if methods is None and path.startswith(b"/v1/models/"):
             methods = self._one_model
-        elif methods is None and exchange.method == b"POST" and _passes(path):
+        elif methods is None and (exchange.method == b"POST" or _is_known(path)) and _passes(path):
             methods = self._passing
         context.anthropic = path == _ANTHROPIC or path.startswith(_ANTHROPIC + b"/")
         if context.anthropic:
@@ -313,7 +314,7 @@ class OpenAISurface:
         try:
             question = questions.passing(exchange.body, kind)
         except Failure:
-            if exchange.path.split(b"/", 3)[2] in KNOWN:
+            if _is_known(exchange.path):
                 raise
             raise self._nothing_at(exchange.path) from None
         self._run(exchange, context, question)
@@ -393,3 +394,8 @@ _SEVERAL: Final = frozenset({"completion", "embedding", "passthrough"})
 def _passes(path: bytes) -> bool:
     """Whether requests at a path are passed on to a backend without being known here."""
     return _PASSING.fullmatch(path) is not None and path.split(b"/", 3)[2] not in STATEFUL
+
+
+def _is_known(path: bytes) -> bool:
+    """Whether a path is one that some backends have."""
+    return path.startswith(b"/v1/") and path.split(b"/", 3)[2] in KNOWN
