@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from iop.document import Document, too_deep
 from iop.edge.surfaces.openai.apis.completion import Chunks, Collected
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import model_of, streams, wants_usage, with_usage, wrong
+from iop.edge.surfaces.openai.apis.members import model_of, spliced, streams, wants_usage, with_usage, wrong
 from iop.errors import Failure
 from iop.http import sse
 
@@ -66,14 +66,8 @@ class ChatRequest(NamedTuple):
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
         """Return the body for a backend: its own name for the model, and usage at the end of a stream."""
-        if target == self.model and not changes and not self.strips_usage:
-            return self.body
-        changed = dict(changes)
-        if target != self.model:
-            changed["model"] = json.dumps(target)
-        if self.strips_usage:
-            changed["stream_options"] = with_usage(self.document)
-        return self.document.with_raw(changed).encode("utf-8", "surrogatepass")
+        usage = {"stream_options": with_usage(self.document)} if self.strips_usage else {}
+        return spliced(self, target, {**changes, **usage})
 
     def building(self, id: str, created: int) -> Chunks | Collected:
         """Return what makes the answer out of events."""

@@ -11,7 +11,16 @@ from iop import model as m
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.completion import usage_object
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import is_count, model_of, plain, streams, wants_usage, with_usage, wrong
+from iop.edge.surfaces.openai.apis.members import (
+    is_count,
+    model_of,
+    plain,
+    spliced,
+    streams,
+    wants_usage,
+    with_usage,
+    wrong,
+)
 from iop.edge.surfaces.openai.apis.reading import LARGEST, size_of
 from iop.errors import Failure
 from iop.http import sse
@@ -73,12 +82,8 @@ class CompletionRequest(NamedTuple):
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
         """Return the body for a backend, the prompt as it was written."""
-        changed = dict(changes)
-        if target != self.model:
-            changed["model"] = json.dumps(target)
-        if self.strips_usage:
-            changed["stream_options"] = with_usage(self.document)
-        return self.document.with_raw(changed).encode("utf-8", "surrogatepass")
+        usage = {"stream_options": with_usage(self.document)} if self.strips_usage else {}
+        return spliced(self, target, {**changes, **usage})
 
     def chat(self) -> dict[str, Any]:
         """Return the prompt as the one message of a user."""

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import is_count, model_of, wrong
+from iop.edge.surfaces.openai.apis.members import is_count, model_of, spliced, wrong
 from iop.errors import Failure
 from iop.http import sse
 
@@ -51,8 +51,7 @@ class EmbeddingsRequest(NamedTuple):
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
         """Return the body for a backend."""
-        changed = {} if target == self.model else {"model": json.dumps(target)}
-        return self.document.with_raw(changed).encode("utf-8", "surrogatepass")
+        return spliced(self, target, {})
 
     def corrected(self, body: bytes) -> bytes:
         """Return a backend's answer as it was asked for; :raises Failure: for one that is no answer to this request."""

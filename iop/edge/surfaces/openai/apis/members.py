@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from iop.document import Document, too_deep
+from iop.edge.surfaces.openai.apis.shape import Request
 from iop.errors import Failure
 
 
@@ -22,6 +24,16 @@ def model_of(document: Document) -> str:
     if not isinstance(model, str) or not model:
         raise wrong(document, "model", "a non-empty string")
     return model
+
+
+def spliced(request: Request, target: str, changes: Mapping[str, str]) -> bytes:
+    """Return a request's body for a backend: what does not change of it keeps every digit.
+
+    :param target: the backend's own name for the model.
+    :param changes: other members to set, as JSON texts.
+    """
+    made = dict(changes) if target == request.model else {**changes, "model": json.dumps(target)}
+    return request.document.with_raw(made).encode("utf-8", "surrogatepass") if made else request.body
 
 
 def streams(document: Document) -> bool:

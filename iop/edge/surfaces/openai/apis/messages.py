@@ -6,21 +6,20 @@ one than the client means is refused. ``docs/contracts/openai.md`` (Messages).
 
 from __future__ import annotations
 
-import json
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
 from iop import model as m
 from iop.document import Document, too_deep
-from iop.edge.surfaces.openai.apis.members import plain
+from iop.edge.surfaces.openai.apis.members import model_of, plain, spliced, wrong
 from iop.edge.surfaces.openai.apis.messages_answer import MessagesDocument, MessagesStream
-from iop.edge.surfaces.openai.apis.messages_errors import error_document, error_event, wrong
+from iop.edge.surfaces.openai.apis.messages_errors import error_document, error_event
 from iop.edge.surfaces.openai.apis.messages_options import chat_options, schemas_of, thinking_of
 from iop.edge.surfaces.openai.apis.messages_turns import chat_messages
 from iop.errors import Failure
 
-__all__ = ["CountTokensRequest", "MessagesRequest", "count_document", "error_document", "error_event"]
+__all__ = ["CountTokensRequest", "MessagesRequest", "count_document", "error_document"]
 
 
 class CountTokensRequest:
@@ -42,11 +41,8 @@ class CountTokensRequest:
         return cls(*_checked(body))
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
-        """Return the body for a backend that has this API: what does not change of it keeps every digit."""
-        renamed = {} if target == self.model else {"model": json.dumps(target)}
-        if not renamed and not changes:
-            return self.body
-        return self.document.with_raw({**renamed, **changes}).encode("utf-8", "surrogatepass")
+        """Return the body for a backend that has this API."""
+        return spliced(self, target, changes)
 
     def chat(self) -> dict[str, Any]:
         """Return the question as a chat request, ``stream`` left out.
@@ -88,9 +84,9 @@ class MessagesRequest(CountTokensRequest):
         body, document = _checked(body)
         most, stream = document.get("max_tokens"), document.get("stream")
         if type(most) is not int or most < 1:
-            raise _wrong(document, "max_tokens", "a whole number above 0")
+            raise wrong(document, "max_tokens", "a whole number above 0")
         if stream is not None and not isinstance(stream, bool):
-            raise wrong("stream", "true or false")
+            raise wrong(document, "stream", "true or false")
         return cls(body, document)
 
     @property
@@ -120,15 +116,8 @@ def _checked(body: bytes) -> tuple[bytes, Document]:
     """Return a body with what every request must have."""
     body = body.removeprefix(BOM_UTF8)
     document = Document.parse(body)
-    model, messages = document.get("model"), document.get("messages")
-    if not isinstance(model, str) or not model:
-        raise _wrong(document, "model", "a non-empty string")
+    model_of(document)
+    messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _wrong(document, "messages", "a list of at least one message")
+        raise wrong(document, "messages", "a list of at least one message")
     return body, document
-
-
-def _wrong(document: Document, name: str, what: str) -> Failure:
-    if name in document:
-        return wrong(name, what)
-    return Failure("invalid_value", f"`{name}` is needed, as {what}", param=name)

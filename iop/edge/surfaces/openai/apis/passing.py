@@ -6,7 +6,6 @@ The body is JSON, or a form (``multipart/form-data``) with a field ``model``; it
 
 from __future__ import annotations
 
-import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import model_of
+from iop.edge.surfaces.openai.apis.members import model_of, spliced
 from iop.errors import Failure
 from iop.http import sse
 
@@ -65,12 +64,10 @@ class PassingRequest(NamedTuple):
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
         """Return the body with the backend's own name for the model; the policy of a chat has no part in it."""
-        if target == self.model:
-            return self.body
-        if self.span is not None:
-            start, end = self.span
-            return self.body[:start] + target.encode() + self.body[end:]
-        return self.document.with_raw({"model": json.dumps(target)}).encode("utf-8", "surrogatepass")
+        if self.span is None or target == self.model:
+            return spliced(self, target, {})
+        start, end = self.span
+        return self.body[:start] + target.encode() + self.body[end:]
 
     def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
         """Return the document of a failure."""

@@ -6,7 +6,6 @@ nothing here.
 
 from __future__ import annotations
 
-import json
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import plain
+from iop.edge.surfaces.openai.apis.members import model_of, plain, spliced, wrong
 from iop.edge.surfaces.openai.apis.responses_answer import Frame, ResponsesDocument, ResponsesStream, event_bytes
 from iop.edge.surfaces.openai.apis.responses_input import item_references, messages_of
 from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
@@ -74,29 +73,20 @@ class ResponsesRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``, ``unsupported_parameter``."""
         body = body.removeprefix(BOM_UTF8)
         document = Document.parse(body)
-        model, given = document.get("model"), document.get("input")
-        if not isinstance(model, str) or not model:
-            raise _wrong(document, "model", "a non-empty string")
+        model, given = model_of(document), document.get("input")
         _refuse_state(document, given)
         if not isinstance(given, str | list):
-            raise _wrong(document, "input", "a string, or a list of items")
+            raise wrong(document, "input", "a string, or a list of items")
         for name, (shape, what) in _SHAPES.items():
             value = document.get(name)
             if value is not None and type(value) is not shape:
-                raise _wrong(document, name, what)
+                raise wrong(document, name, what)
         return cls(body, document, model, document.get("stream") is True)
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
-        """Return the body for a backend that has this API: nothing of it is kept there either.
-
-        :param target: the backend's own name for the model.
-        :param changes: members that the model's policy sets, as JSON texts.
-        """
-        made = {} if target == self.model else {"model": json.dumps(target)}
-        if self.document.get("store") is True:
-            made["store"] = "false"
-        made.update(changes)
-        return self.document.with_raw(made).encode("utf-8", "surrogatepass") if made else self.body
+        """Return the body for a backend that has this API: nothing of it is kept there either."""
+        kept = {"store": "false"} if self.document.get("store") is True else {}
+        return spliced(self, target, {**kept, **changes})
 
     def chat(self) -> Json:
         """Return the same question as a chat request, ``stream`` left out.
@@ -178,8 +168,3 @@ def _response_format(form: Any) -> Json | None:
         raise Failure("invalid_value", f"`text.format` must be {what}", param="text.format")
     members = ("name", "description", "schema", "strict")
     return {"type": "json_schema", "json_schema": {name: form[name] for name in members if form.get(name) is not None}}
-
-
-def _wrong(document: Document, name: str, what: str) -> Failure:
-    verb = "must be" if name in document else "is needed, as"
-    return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
