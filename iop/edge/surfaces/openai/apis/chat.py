@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from iop.document import Document, too_deep
-from iop.edge.surfaces.openai.apis.completion import Chunks, Collected
+from iop.edge.surfaces.openai.apis.chat_answer import Chunks, Collected
 from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.members import model_of, spliced, streams, wants_usage, with_usage, wrong
 from iop.errors import Failure

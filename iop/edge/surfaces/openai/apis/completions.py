@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from iop import model as m
 from iop.document import Document
-from iop.edge.surfaces.openai.apis.completion import usage_object
+from iop.edge.surfaces.openai.apis.chat_answer import usage_object
 from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.members import (
     is_count,
