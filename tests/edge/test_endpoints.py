@@ -11,7 +11,7 @@ from gateway_in_memory import TRACE, Answer, Gateway, document, node, sha256
 
 from iop import model as m
 from iop.edge.surfaces.openai import answer as answers
-from iop.edge.surfaces.openai.apis import completions
+from iop.edge.surfaces.openai.apis import reading
 from iop.errors import Failure
 from iop.http.server import Limits
 
@@ -180,7 +180,7 @@ def test_a_completion_that_breaks_has_no_done() -> None:
 
 
 def test_a_completion_is_collected_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completions, "LARGEST", 10)
+    monkeypatch.setattr(reading, "LARGEST", 10)
     gateway = gateway_of("ollama", start(None), piece(text="much too long"), complete())
     assert refused(gateway.ask("/v1/completions", COMPLETION).answer)[:2] == (502, "answer_too_large")
     assert gateway.ask("/v1/completions", {**COMPLETION, "stream": True}).answer.status == 200

@@ -11,7 +11,7 @@ from typing import Any
 
 from iop import model as m
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.reading import LARGEST, Reading, size_of
+from iop.edge.surfaces.openai.apis.reading import Reading, grown
 from iop.errors import Failure
 from iop.http import sse
 
@@ -95,9 +95,7 @@ class Collected:
 
     def delta(self, delta: m.Delta) -> bytes:
         """Keep a piece; :raises Failure: ``answer_too_large``."""
-        self._size += size_of(delta)
-        if self._size > LARGEST:
-            raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+        self._size = grown(self._size, delta)
         self._reasoning.append(delta.reasoning)
         self._keep(self._reading.read(delta.text))
         return b""

@@ -21,7 +21,7 @@ from iop.edge.surfaces.openai.apis.members import (
     with_usage,
     wrong,
 )
-from iop.edge.surfaces.openai.apis.reading import LARGEST, size_of
+from iop.edge.surfaces.openai.apis.reading import grown
 from iop.errors import Failure
 from iop.http import sse
 
@@ -163,9 +163,7 @@ class TextCollected:
 
     def delta(self, delta: m.Delta) -> bytes:
         """Keep a piece; :raises Failure: ``answer_too_large``."""
-        self._size += size_of(delta)
-        if self._size > LARGEST:
-            raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+        self._size = grown(self._size, delta)
         self._text.append(delta.text)
         return b""
 

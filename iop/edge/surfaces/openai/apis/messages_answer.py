@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from iop import model as m
 from iop.edge.surfaces.openai.apis.messages_errors import error_event, event
-from iop.edge.surfaces.openai.apis.reading import LARGEST, Reading, size_of
+from iop.edge.surfaces.openai.apis.reading import Reading, grown
 from iop.errors import Failure
 
 SIGNATURE: Final = "iop"
@@ -194,9 +194,7 @@ class MessagesDocument:
 
     def delta(self, delta: m.Delta) -> bytes:
         """Keep a piece; :raises Failure: ``answer_too_large``."""
-        self._size += size_of(delta)
-        if self._size > LARGEST:
-            raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+        self._size = grown(self._size, delta)
         self._pieces += self._said.delta(delta)
         return b""
 

@@ -69,6 +69,14 @@ def size_of(delta: m.Delta) -> int:
     return len((delta.text + delta.reasoning).encode("utf-8", "surrogatepass"))
 
 
+def grown(size: int, delta: m.Delta) -> int:
+    """Return the size of what is collected with one more piece of it; :raises Failure: ``answer_too_large``."""
+    size += size_of(delta)
+    if size > LARGEST:
+        raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+    return size
+
+
 def _native_calls(text: str) -> list[str | dict[str, Any]]:
     """Read a COMPLETE's ``openai_tool_calls``."""
     try:

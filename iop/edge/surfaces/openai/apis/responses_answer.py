@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from iop import model as m
 from iop.edge.surfaces.openai.apis.errors import public_code
-from iop.edge.surfaces.openai.apis.reading import LARGEST, Reading, size_of
+from iop.edge.surfaces.openai.apis.reading import Reading, grown
 from iop.edge.surfaces.openai.apis.responses_output import Output
 from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
 from iop.errors import Failure
@@ -113,9 +113,7 @@ class _Answer:
 
     def delta(self, delta: m.Delta) -> list[Json]:
         """Return the events of a piece; :raises Failure: ``answer_too_large``."""
-        self._size += size_of(delta)
-        if self._size > LARGEST:
-            raise Failure("answer_too_large", "the answer is larger than the edge may put together")
+        self._size = grown(self._size, delta)
         events = self.output.reasoning(delta.reasoning)
         for piece in self.reading.read(delta.text):
             events += self.output.piece(piece)
