@@ -121,7 +121,8 @@ class TextChunks:
     called = False
 
     def __init__(self, frame: dict[str, Any], *, usage: bool) -> None:
-        self._frame = frame
+        self._begin = b"data: " + _dumps(frame)[:-1]
+        self._end = (b',"usage":null' if usage else b"") + b"}\n\n"
         self._usage = usage
 
     def started(self, start: m.Start) -> None:
@@ -135,7 +136,7 @@ class TextChunks:
         """Return the rest of the stream."""
         said = self._chunk("", _reason(complete))
         if self._usage and complete.usage is not None:
-            said += sse.event({**self._frame, "choices": [], "usage": usage_object(complete.usage)})
+            said += self._begin + b',"choices":[],"usage":' + _dumps(usage_object(complete.usage)) + b"}\n\n"
         return said + sse.DONE
 
     def failed(self, failure: Failure) -> bytes:
@@ -144,8 +145,7 @@ class TextChunks:
 
     def _chunk(self, text: str, reason: str | None) -> bytes:
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
-        usage = {"usage": None} if self._usage else {}
-        return sse.event({**self._frame, "choices": [choice], **usage})
+        return self._begin + b',"choices":[' + _dumps(choice) + b"]" + self._end
 
 
 class TextCollected:
@@ -173,7 +173,11 @@ class TextCollected:
         document = {**self._frame, "choices": [choice]}
         if complete.usage is not None:
             document["usage"] = usage_object(complete.usage)
-        return json.dumps(document, separators=(",", ":")).encode()
+        return _dumps(document)
+
+
+def _dumps(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _reason(complete: m.Complete) -> str:
