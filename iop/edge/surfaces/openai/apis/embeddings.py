@@ -55,19 +55,28 @@ class EmbeddingsRequest(NamedTuple):
 
     def corrected(self, body: bytes) -> bytes:
         """Return a backend's answer as it was asked for; :raises Failure: for one that is no answer to this request."""
-        untouched = self._untouched(body)
-        return self._printed(body) if untouched is None else untouched
+        try:
+            said = json.loads(body, parse_float=None if self.base64 else _A_FLOAT, parse_constant=_no_constant)
+            made = self._untouched(body, said)
+            if made is None:
+                made = self._printed(said if self.base64 else json.loads(body))
+            return made
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise Failure("upstream_error", "the backend's answer holds no embeddings") from None
 
-    def _untouched(self, body: bytes) -> bytes | None:
+    def _untouched(self, body: bytes, said: Any) -> bytes | None:
         """Return an answer whose vectors are right as they stand, with what is missing after them; else None.
 
-        No number is made of the text of one: that, and printing it again, is nearly all of the time that it takes.
+        :param said: its JSON. Where floats are wanted no number is made of the text of one: that, and printing it
+            again, is nearly all of the time that it takes.
         """
+        data = said["data"]
         try:
-            said = json.loads(body.decode(), parse_float=_A_FLOAT, parse_constant=_no_constant)
-            data = said["data"]
+            body.decode()
             right = len(data) == self.inputs and all(self._is_right(i, each) for i, each in enumerate(data))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, struct.error):
+        except (ValueError, KeyError, struct.error):
+            return None
+        if json.detect_encoding(body) != "utf-8":
             return None
         if not right or said.get("object", "list") != "list" or not said.get("model", self.model):
             return None
@@ -78,7 +87,7 @@ class EmbeddingsRequest(NamedTuple):
         return body.rstrip()[:-1] + b"," + _dumps(missing)[1:] if missing else body
 
     def _is_right(self, i: int, each: Any) -> bool:
-        """Whether one of an answer's data needs no change; its floats were read as :data:`_A_FLOAT`."""
+        """Whether one of an answer's data needs no change; wanted floats were read as :data:`_A_FLOAT`."""
         if each.get("object") != "embedding" or type(each.get("index")) is not int or each["index"] != i:
             return False
         vector = each["embedding"]
@@ -86,13 +95,9 @@ class EmbeddingsRequest(NamedTuple):
             return type(vector) is str and bool(_unpacked(vector))
         return type(vector) is list and bool(vector) and _are_numbers(vector)
 
-    def _printed(self, body: bytes) -> bytes:
-        """Return an answer printed anew; :raises Failure:."""
-        try:
-            said = json.loads(body, parse_constant=_no_constant)
-            data = sorted(said["data"], key=lambda each: each.get("index", 0))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise Failure("upstream_error", "the backend's answer holds no embeddings") from None
+    def _printed(self, said: Any) -> bytes:
+        """Return an answer printed anew; :raises Failure, ValueError, TypeError, AttributeError: for what is none."""
+        data = sorted(said["data"], key=lambda each: each.get("index", 0))
         if len(data) != self.inputs:
             raise Failure("upstream_error", f"the backend answered {len(data)} vectors to {self.inputs} inputs")
         vectors = [_vector(each.get("embedding")) for each in data]
@@ -100,10 +105,7 @@ class EmbeddingsRequest(NamedTuple):
         made = [{**each, "object": "embedding", "index": i, "embedding": shown[i]} for i, each in enumerate(data)]
         whole = {**said, "object": "list", "data": made, "model": said.get("model") or self.model}
         whole.setdefault("usage", _NO_USAGE)
-        try:
-            return _dumps(whole)
-        except ValueError:
-            raise Failure("upstream_error", "the backend's answer holds a number that is none") from None
+        return _dumps(whole)
 
     def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
         """Return the document of a failure."""
