@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from iop import model as m
 from iop.edge.surfaces.openai.apis.messages_answer import MessagesDocument, MessagesStream
-from iop.edge.surfaces.openai.apis.messages_errors import error_document
+from iop.edge.surfaces.openai.apis.messages_errors import error_document, error_event
 from iop.edge.surfaces.openai.apis.reading import LARGEST
 from iop.errors import Failure
 from iop.http import sse
@@ -292,7 +292,7 @@ def test_an_answer_larger_than_may_be_collected() -> None:
 def test_a_stream_that_broke_has_no_stop() -> None:
     stream = MessagesStream("msg_1", "m", TOOLS)
     stream.started(m.Start())
-    said = stream.delta(text("Hi")) + stream.failed(Failure("node_lost", "it went away"))
+    said = stream.delta(text("Hi")) + error_event(Failure("node_lost", "it went away"), "req-7")
     found = events(said)
     assert found[-1][1]["error"] == {"type": "api_error", "message": "it went away"}
     assert not {"content_block_stop", "message_delta", "message_stop"} & {name for name, _ in found}
@@ -388,7 +388,7 @@ def test_the_sdk_puts_a_stream_together_as_the_document(run: tuple[list[m.Delta]
 def test_the_sdk_raises_what_broke() -> None:
     stream = MessagesStream("msg_1", "m", TOOLS)
     stream.started(m.Start())
-    body = stream.delta(text("Hi")) + stream.failed(Failure("node_lost", "it went away"))
+    body = stream.delta(text("Hi")) + error_event(Failure("node_lost", "it went away"), "req-7")
     with (
         pytest.raises(anthropic.APIStatusError, match="it went away"),
         client(200, "text/event-stream", body).messages.stream(**ASK) as broken,

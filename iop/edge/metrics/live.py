@@ -15,7 +15,7 @@ from iop.edge.metrics.names import Named
 
 _LIVE = (
     *(names.IN_FLIGHT, names.QUEUED, names.NODES, names.NODE_UP, names.NODE_IN_FLIGHT, names.NODE_CAPACITY),
-    *(names.REPLICAS, names.LINK_BYTES),
+    *(names.REPLICAS, names.LINK_BYTES, names.LEDGER_AWAY, names.LEDGER_DROPPED),
 )
 
 

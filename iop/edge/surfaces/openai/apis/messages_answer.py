@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from iop import model as m
-from iop.edge.surfaces.openai.apis.messages_errors import error_event, event
+from iop.edge.surfaces.openai.apis.messages_errors import event
 from iop.edge.surfaces.openai.apis.reading import Reading, grown
-from iop.errors import Failure
 
 SIGNATURE: Final = "iop"
 """Of every thinking block: clients want one and send it back, and here it says nothing."""
@@ -129,10 +128,6 @@ class MessagesStream:
             _event("message_stop"),
         ]
         return self._opening(events)
-
-    def failed(self, failure: Failure) -> bytes:
-        """Return how the stream ends that broke: without a stop of any kind, so that it does not look whole."""
-        return error_event(failure)
 
     def _opening(self, events: list[bytes]) -> bytes:
         """The message begins with its first event: until then another provider may be asked."""

@@ -95,6 +95,8 @@ class ResponsesRequest:
         """
         asked = self._asked
         made: Json = {"model": self.model, "messages": messages_of(asked.get("instructions"), asked["input"])}
+        if all(message["role"] == "system" for message in made["messages"]):
+            raise Failure("invalid_value", "`input` has nothing in it that a model could answer", param="input")
         made.update(self._tools.chat)
         if "tools" in made and asked.get("parallel_tool_calls") is not None:
             made["parallel_tool_calls"] = asked["parallel_tool_calls"]
