@@ -269,7 +269,10 @@ class OpenAISurface:
         if path.rstrip(b"/") in self._routes:
             return Failure("unknown_url", f"there is nothing at {shown}: the path is {shown.rstrip('/')}")
         if path.startswith(b"/v1/") and path.split(b"/", 3)[2] in STATEFUL:
-            return Failure("unknown_url", f"{shown} is not served by this edge, which keeps nothing for later")
+            return Failure(
+                "unknown_url",
+                f"{shown} is not served: an edge keeps nothing for later, and has only the APIs' main paths",
+            )
         if _passes(path):
             return Failure("unknown_url", f"there is nothing at {shown}, unless a model is asked there by POST")
         return Failure("unknown_url", f"there is nothing at {shown}")
