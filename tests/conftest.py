@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # coverage is of what runs in the tests' own processes: measured edges and nodes would be slow, and tell little more
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 settings.register_profile("iop", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("iop")

@@ -256,8 +256,9 @@ def answer_to(request: Any) -> None:
     broken = request.building("1", 2)
     broken.started(m.Start())
     broken.delta(m.Delta(text="a"))
+    failure = Failure("node_lost", "gone")
     if request.stream:
-        read_events(broken.failed(Failure("node_lost", "gone")))
+        read_events(broken.failed(failure) if hasattr(broken, "failed") else request.broken(failure, "req-1"))
 
 
 def exercise(read: Callable[[bytes], Any], body: bytes) -> None:

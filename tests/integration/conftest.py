@@ -114,12 +114,19 @@ def make_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
         each.stop()
 
 
+OF_THEIR_OWN = {f"test_integration_{name}" for name in ("chaos", "openapi", "secrets", "drop_in", "soak")}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder with one worker: they share servers, and each keeps more than one core busy."""
+    """Keep the tests of this folder with one worker: they share servers, and each keeps more than one core busy.
+
+    Those with servers of their own go to whoever has time.
+    """
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
-            item.add_marker(pytest.mark.xdist_group("integration"))
+            alone = item.path.stem if item.path.stem in OF_THEIR_OWN else "integration"
+            item.add_marker(pytest.mark.xdist_group(alone))
 
 
 # ---- when a test fails ----------------------------------------------------------------------------------------------
