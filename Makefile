@@ -7,7 +7,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 # An environment is of one version; asking for another one makes it anew.
 MADE := $(VENV)/made-by-python-$(VERSION)
 
-.PHONY: up check test fmt proto bench clean
+.PHONY: up check test coverage fmt proto bench clean
 
 up: $(VENV)/up            ## run IOP on embedded defaults: edge, node and what this machine serves
 	$(VENV)/bin/iop up $(ARGS)
@@ -17,6 +17,9 @@ check: $(VENV)/tox        ## everything CI runs: tests, lint, types, import cont
 
 test: $(VENV)/tox         ## the tests alone
 	$(VENV)/bin/tox run -e py $(ARGS)
+
+coverage: $(VENV)/tox     ## the tests, and how much of the program they run
+	$(VENV)/bin/tox run -e coverage $(ARGS)
 
 fmt: $(VENV)/tox
 	$(VENV)/bin/tox run -e fmt
