@@ -169,3 +169,10 @@ def test_it_is_the_same_as_if_it_were_printed_anew(first: str, second: str, more
             request.corrected(body)
     else:
         assert json.loads(request.corrected(body)) == expected
+
+
+@pytest.mark.parametrize("places", [(0, 0), (1, 1), (0, None)])
+def test_vectors_that_may_belong_to_either_input_are_no_answer(places: tuple[int | None, int | None]) -> None:
+    data = [{"embedding": [0.5], **({} if place is None else {"index": place})} for place in places]
+    with pytest.raises(Failure, match="which vector belongs to which input"):
+        asked().corrected(json.dumps({"data": data}).encode())

@@ -413,3 +413,28 @@ def test_errors_have_openais_shape() -> None:
         "param": None,
         "code": "rate_limit_exceeded",
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("max_tokens", "max_output_tokens"),
+        ("messages[0].content[1]", "input"),
+        ("response_format.json_schema.schema", "text.format"),
+        ("reasoning_effort", "reasoning.effort"),
+        ("temperature", "temperature"),
+        (None, None),
+    ],
+)
+def test_a_member_at_fault_is_called_as_the_client_called_it(said: str | None, shown: str | None) -> None:
+    request = ResponsesRequest.parse(b'{"model": "m", "input": "hi", "temperature": 1}')
+    assert request.error(Failure("invalid_value", "no", param=said), "req-1")["error"]["param"] == shown
+
+
+@pytest.mark.parametrize("items", [[], [{"type": "frobnicate"}], [{"type": "mcp_call"}]])
+@pytest.mark.parametrize("more", [{}, {"instructions": "be brief"}])
+def test_a_request_without_a_question_is_refused(items: list[Any], more: dict[str, Any]) -> None:
+    request = ResponsesRequest.parse(json.dumps({"model": "m", "input": items, **more}).encode())
+    with pytest.raises(Failure) as raised:
+        request.chat()
+    assert (raised.value.code, raised.value.param) == ("invalid_value", "input")

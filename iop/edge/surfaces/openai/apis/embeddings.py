@@ -100,6 +100,9 @@ class EmbeddingsRequest(NamedTuple):
         data = sorted(said["data"], key=lambda each: each.get("index", 0))
         if len(data) != self.inputs:
             raise Failure("upstream_error", f"the backend answered {len(data)} vectors to {self.inputs} inputs")
+        places = {each["index"] for each in data if "index" in each}
+        if places and len(places) != self.inputs:
+            raise Failure("upstream_error", "the backend did not say which vector belongs to which input")
         vectors = [_vector(each.get("embedding")) for each in data]
         shown = [_base64(vector) if self.base64 else vector for vector in vectors]
         made = [{**each, "object": "embedding", "index": i, "embedding": shown[i]} for i, each in enumerate(data)]

@@ -50,6 +50,14 @@ _SHAPES: Final[dict[str, tuple[type, str]]] = {
 }
 """What a member must be that is there and not null, as a :class:`Document` has it."""
 
+_CALLED_HERE: Final = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+}
+"""What members of a chat request, by which a node refuses one, are in this API."""
+
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -95,7 +103,7 @@ class ResponsesRequest:
         """
         asked = self._asked
         made: Json = {"model": self.model, "messages": messages_of(asked.get("instructions"), asked["input"])}
-        if all(message["role"] == "system" for message in made["messages"]):
+        if all(message["role"] == "system" for message in made["messages"]) and not messages_of(None, asked["input"]):
             raise Failure("invalid_value", "`input` has nothing in it that a model could answer", param="input")
         made.update(self._tools.chat)
         if "tools" in made and asked.get("parallel_tool_calls") is not None:
@@ -121,8 +129,13 @@ class ResponsesRequest:
         return made(id, Frame(id, created, self._asked), self._tools, seal=seal)
 
     def error(self, failure: Failure, request_id: str) -> Json:
-        """Return the document of a failure."""
-        return error_object(failure)
+        """Return the document of a failure; what a chat request calls otherwise is called as it is here."""
+        document = error_object(failure)
+        param = document["error"]["param"]
+        if param is not None and param not in self.document:
+            head = param.partition("[")[0].partition(".")[0]
+            document["error"]["param"] = _CALLED_HERE.get(head, param)
+        return document
 
     def broken(self, failure: Failure, request_id: str) -> bytes:
         """Return the last event of a backend's own stream that broke.
