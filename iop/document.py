@@ -1,4 +1,4 @@
-"""A JSON object: scanned once, changed by splicing.
+"""A JSON object: scanned once, changed by splicing; and JSON of our own, printed.
 
 What IOP does not change of a request must reach the backend with the same value, numbers digit for digit; so the text
 is never printed anew. The scan is the standard library's C scanner, a top-level member at a time. Pure.
@@ -18,6 +18,14 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _PLAIN_NAME: Final = re.compile(r'[ \t\n\r]*"([A-Za-z0-9_.-]*)"[ \t\n\r]*:[ \t\n\r]*')
 _COLON: Final = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
 _SIGN: Final = re.compile(r"[ \t\n\r]*([,}])")
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode  # made once: json.dumps makes one at each call
+
+
+def compact(value: Any) -> bytes:
+    """Return a value as JSON without a space; ASCII, so that a lone surrogate in it cannot break anything."""
+    return _encode(value).encode()
 
 
 def _no_constant(word: str) -> Any:

@@ -5,9 +5,10 @@ A *block* is what stands between blank lines. No I/O.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
+
+from iop.document import compact
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -15,9 +16,10 @@ _END: Final = re.compile(rb"(?>\r\n|\n|\r){2}")  # atomic: a CRLF is one line en
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 
 
-def event(document: Any) -> bytes:
-    """Return an event whose data is ``document`` as JSON."""
-    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+def event(document: Any, name: str = "") -> bytes:
+    """Return an event whose data is ``document`` as JSON; ``name`` is its type, one word, "" for none."""
+    head = f"event: {name}\ndata: ".encode() if name else b"data: "
+    return head + compact(document) + b"\n\n"
 
 
 def comment(text: str) -> bytes:

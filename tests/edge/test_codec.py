@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from gateway_in_memory import CHAT, ODD, TRACE
 
+from iop.document import compact
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.apis.chat import ChatRequest
 from iop.edge.surfaces.openai.apis.errors import error_object
@@ -59,7 +60,7 @@ def test_retry_after_is_in_whole_seconds(milliseconds: int, seconds: bytes | Non
 
 
 def test_a_lone_surrogate_breaks_no_error() -> None:
-    assert json.loads(codec.dumps(error_object(Failure("x", "a\ud83c"))))["error"]["message"] == "a\ud83c"
+    assert json.loads(compact(error_object(Failure("x", "a\ud83c"))))["error"]["message"] == "a\ud83c"
 
 
 # ---- requests

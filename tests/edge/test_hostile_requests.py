@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iop import model as m
+from iop.document import compact
 from iop.edge.pool.estimate import estimate
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.apis.chat import ChatRequest
@@ -297,7 +298,7 @@ def survives(read: Callable[[bytes], Any], body: bytes) -> None:
     assert 400 <= refusal.http_status < 500
     assert len(refusal.message) < 500
     assert refusal.param is None or len(refusal.param) < 4096
-    strictly(codec.dumps({"message": refusal.message, "param": refusal.param}))
+    strictly(compact({"message": refusal.message, "param": refusal.param}))
 
 
 APIS: Final[dict[str, tuple[Callable[[bytes], Any], dict[str, Any]]]] = {

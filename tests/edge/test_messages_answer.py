@@ -61,13 +61,13 @@ def end(reason: str = "stop", usage: m.Usage | None = None, **calls: str) -> m.C
 
 
 def streamed(deltas: Sequence[m.Delta], complete: m.Complete, start: m.Start | None = None) -> bytes:
-    stream = MessagesStream("msg_1", "m", TOOLS)
+    stream = MessagesStream("msg_1", "m", lambda: TOOLS)
     stream.started(start or m.Start())
     return b"".join(map(stream.delta, deltas)) + stream.completed(complete)
 
 
 def document(deltas: Sequence[m.Delta], complete: m.Complete, start: m.Start | None = None) -> dict[str, Any]:
-    made = MessagesDocument("msg_1", "m", TOOLS)
+    made = MessagesDocument("msg_1", "m", lambda: TOOLS)
     made.started(start or m.Start())
     assert not any(made.delta(delta) for delta in deltas)
     message = json.loads(made.completed(complete))
@@ -176,7 +176,7 @@ def test_a_stream() -> None:
 
 def test_nothing_is_said_before_there_is_something_to_say() -> None:
     """Until then the run may go to another provider."""
-    stream = MessagesStream("msg_1", "m", TOOLS)
+    stream = MessagesStream("msg_1", "m", lambda: TOOLS)
     stream.started(m.Start())
     assert [stream.delta(delta) for delta in (m.Delta(), text("\n"), thought(" "), text("\n"))] == [b""] * 4
     assert stream.delta(text("Hi")).startswith(b"event: message_start\n")
@@ -263,7 +263,7 @@ def test_tool_calls_are_taken_out_of_the_text_of_a_run_that_says_so() -> None:
 
 @pytest.mark.parametrize("shape", [MessagesStream, MessagesDocument])
 def test_tool_calls_that_are_none_are_an_error(shape: Any) -> None:
-    made = shape("msg_1", "m", TOOLS)
+    made = shape("msg_1", "m", lambda: TOOLS)
     made.started(m.Start())
     made.delta(text("Hi"))
     with pytest.raises(Failure) as raised:
@@ -281,7 +281,7 @@ def test_what_came_out_of_a_cache_is_no_input(usage: m.Usage, input: int, cached
 
 
 def test_an_answer_larger_than_may_be_collected() -> None:
-    made = MessagesDocument("msg_1", "m", TOOLS)
+    made = MessagesDocument("msg_1", "m", lambda: TOOLS)
     made.started(m.Start())
     made.delta(text("x" * LARGEST))
     with pytest.raises(Failure) as raised:
@@ -290,7 +290,7 @@ def test_an_answer_larger_than_may_be_collected() -> None:
 
 
 def test_a_stream_that_broke_has_no_stop() -> None:
-    stream = MessagesStream("msg_1", "m", TOOLS)
+    stream = MessagesStream("msg_1", "m", lambda: TOOLS)
     stream.started(m.Start())
     said = stream.delta(text("Hi")) + error_event(Failure("node_lost", "it went away"), "req-7")
     found = events(said)
@@ -386,7 +386,7 @@ def test_the_sdk_puts_a_stream_together_as_the_document(run: tuple[list[m.Delta]
 
 
 def test_the_sdk_raises_what_broke() -> None:
-    stream = MessagesStream("msg_1", "m", TOOLS)
+    stream = MessagesStream("msg_1", "m", lambda: TOOLS)
     stream.started(m.Start())
     body = stream.delta(text("Hi")) + error_event(Failure("node_lost", "it went away"), "req-7")
     with (

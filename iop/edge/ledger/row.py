@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from iop.document import compact
 from iop.edge.record import Record
 
 LONGEST: Final = 400
@@ -16,8 +17,6 @@ LONGEST: Final = 400
 
 LARGEST: Final = 10**12
 """Of one number that is summed: a million of the largest still fit 64 bits."""
-
-_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 _LATEST: Final = 253_402_300_799_999  # the year 9999 ends
 
@@ -54,7 +53,7 @@ class Row(NamedTuple):
 
     def line(self) -> bytes:
         """Return its line in the spool."""
-        return (_encode(self._asdict()) + "\n").encode()
+        return compact(self._asdict()) + b"\n"
 
 
 COLUMNS: Final = Row._fields

@@ -6,16 +6,17 @@ in the shape of the API that was asked (``apis``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from iop import model as m
+from iop.document import compact
 from iop.edge.runs import Run, new_id
 from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.apis.reading import LARGEST, size_of
-from iop.edge.surfaces.openai.apis.shape import Building, Request
+from iop.edge.surfaces.openai.apis.shape import Building, Streaming
+from iop.edge.surfaces.openai.questions import Question
 from iop.errors import Failure
 from iop.http import sse
 from iop.http.server import Exchange
@@ -40,18 +41,14 @@ class SurfaceAnswer:
 
     :param headers: of the edge's own, for every answer to this request.
     :param window: the run's window; no more of a backend's bytes than that is ever held.
-    :param request: what the client asked; only one that wants a stream is told that it waits.
-    :param answers: what an answer of the API that was asked has in it; None for an API that is not known.
-    :param corrected: makes of a backend's whole answer what was asked for; :raises Failure: for one that is none.
+    :param question: what the client asked; only who wants a stream is told that it waits.
     :param expose: whether the client is told which provider answered, and how long it waited.
     :ivar status: see :class:`iop.edge.runs.Answer`.
     """
 
     __slots__ = (
-        "_answers",
         "_built",
         "_clock",
-        "_corrected",
         "_exchange",
         "_expose",
         "_flowing",
@@ -60,7 +57,7 @@ class SurfaceAnswer:
         "_held",
         "_hold",
         "_opened",
-        "_request",
+        "_question",
         "_size",
         "_streams",
         "_timer",
@@ -76,19 +73,15 @@ class SurfaceAnswer:
         headers: codec.RawHeaders,
         window: int,
         clock: IReactorTime,
-        request: Request,
+        question: Question,
         *,
-        answers: bytes | None = None,
-        corrected: Callable[[bytes], bytes] | None = None,
         expose: bool = False,
     ) -> None:
         self._exchange = exchange
         self._headers = headers
         self._hold = self._usual_hold = min(HOLD, window)
         self._clock = clock
-        self._request = request
-        self._answers = answers
-        self._corrected = corrected
+        self._question = question
         self._expose = expose
         self._built: Building | None = None
         self._head = m.HttpResponseHead(200)
@@ -111,8 +104,8 @@ class SurfaceAnswer:
 
     def waits(self) -> None:
         # of an API that is not known here the stream may be a sound, to which a comment would be noise
-        known = getattr(self._request, "building", None) is not None
-        if self._request.stream and known and self._timer is None:
+        known = self._question.building is not None
+        if self._question.request.stream and known and self._timer is None:
             self._timer = self._clock.callLater(COMMENT_SECONDS, self._comment)
 
     def _comment(self) -> None:
@@ -139,29 +132,28 @@ class SurfaceAnswer:
 
     def started(self, start: m.Start) -> None:
         if start.http is None:
-            kind = "text/event-stream" if self._request.stream else "application/json"
+            kind = "text/event-stream" if self._question.request.stream else "application/json"
             self._headed(m.HttpResponseHead(200, (("content-type", kind),)))
             self._built = self._building()
             if self._built is None:
                 raise Failure("upstream_error", "the provider did not answer by HTTP")
             self._built.started(start)
-            return
-        self._headed(start.http)
-        if self._opened and not self._streams:
-            raise Failure("upstream_error", "the provider did not answer with a stream")
+        else:
+            self._headed(start.http)
 
     def _building(self) -> Building | None:
-        building = getattr(self._request, "building", None)
+        building = self._question.building
         return None if building is None else building(new_id("")[1:], int(self._clock.seconds()))
 
     def _headed(self, head: m.HttpResponseHead) -> None:
         self._head = head
         kind = next((value for name, value in head.headers if name == "content-type"), "").lower()
         self._streams = kind.startswith("text/event-stream")
-        if self._answers is not None and self._streams is not self._request.stream:
-            wanted = "a stream" if self._request.stream else "a document"
+        question, wants = self._question, self._question.request.stream
+        if question.answers is not None and self._streams is not wants:
+            wanted = "a stream" if wants else "a document"
             raise Failure("upstream_error", f"the provider did not answer with {wanted}")
-        if self._corrected is not None:
+        if question.corrected is not None:
             self._hold = LARGEST
         elif kind and not kind.startswith(_HELD_KINDS):
             self._hold = 0
@@ -176,7 +168,7 @@ class SurfaceAnswer:
             return
         self._held.append(body)
         self._size += len(body)
-        if self._corrected is not None:
+        if self._question.corrected is not None:
             self._collect(len(body))
         elif self._size >= self._hold or self._streams:
             self._flow()
@@ -203,38 +195,39 @@ class SurfaceAnswer:
 
     def whole(self, whole: m.Whole) -> None:
         self._headed(whole.http)
-        if not self._opened:
-            self._respond(whole.body)
-        elif self._streams:
+        if self._opened:
             self._exchange.write(whole.body)
             self._exchange.finish()
         else:
-            raise Failure("upstream_error", "the provider did not answer with a stream")
+            self._respond(whole.body)
 
     def _respond(self, body: bytes) -> None:
         """Answer with what a backend said, as the client asked for it; :raises Failure: for what is no such answer."""
-        if self._answers is not None and not self._streams:
-            if self._head.status != 200 or self._answers not in body or not _is_object(body):
+        answers, corrected = self._question.answers, self._question.corrected
+        if answers is not None and not self._streams:
+            if self._head.status != 200 or answers not in body or not _is_object(body):
                 raise Failure("upstream_error", "the provider did not answer as this API does")
-            if self._corrected is not None:
-                body = self._corrected(body)
+            if corrected is not None:
+                body = corrected(body)
         self.status = self._head.status
         self._exchange.respond(self.status, self._response_headers(), body)
 
     def failed(self, failure: Failure, usage: m.Usage | None) -> None:
-        exchange, request = self._exchange, self._request
+        exchange, request = self._exchange, self._question.request
         self.sent()
         if self._opened or (self._flowing and self._streams):
             built = self._built if self._flowing else self._built or self._building()
-            how = getattr(built, "failed", None)
-            exchange.write(how(failure) if how is not None else request.broken(failure, self._request_id))
+            if isinstance(built, Streaming):
+                exchange.write(built.failed(failure))
+            else:
+                exchange.write(request.broken(failure, self._request_id))
             exchange.finish()
         elif self._flowing:
             exchange.abort()
         else:
             self.status = failure.http_status
             headers = [*codec.error_headers(failure), *self._told_headers()]
-            exchange.respond(failure.http_status, headers, codec.dumps(request.error(failure, self._request_id)))
+            exchange.respond(failure.http_status, headers, compact(request.error(failure, self._request_id)))
 
     @property
     def _request_id(self) -> str:
@@ -253,7 +246,7 @@ class SurfaceAnswer:
 
     def _finish(self, built: Building, complete: m.Complete) -> None:
         data = built.completed(complete)
-        if not self._request.stream:
+        if not self._question.request.stream:
             self.status = 200
             self._exchange.respond(200, self._response_headers(), data)
             return

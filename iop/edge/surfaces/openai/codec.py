@@ -54,11 +54,6 @@ def error_headers(failure: Failure) -> RawHeaders:
     return headers + response_headers(failure.headers)
 
 
-def dumps(document: Any) -> bytes:
-    """Return compact JSON; ASCII, so that a lone surrogate in it cannot break anything."""
-    return json.dumps(document, separators=(",", ":")).encode()
-
-
 def request_id(offered: bytes | None) -> bytes | None:
     """Return a client's own request id when it is one that may be repeated."""
     return offered if offered is not None and _REQUEST_ID.fullmatch(offered) else None

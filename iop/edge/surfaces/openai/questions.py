@@ -16,7 +16,7 @@ from iop.edge.surfaces.openai.apis.embeddings import EmbeddingsRequest
 from iop.edge.surfaces.openai.apis.messages import CountTokensRequest, MessagesRequest
 from iop.edge.surfaces.openai.apis.passing import PassingRequest
 from iop.edge.surfaces.openai.apis.responses import ResponsesRequest
-from iop.edge.surfaces.openai.apis.shape import Request
+from iop.edge.surfaces.openai.apis.shape import Building, Request
 from iop.edge.surfaces.openai.policy import Policy
 from iop.edge.surfaces.openai.translation import UNSET, AsChat
 from iop.errors import Failure
@@ -32,9 +32,11 @@ _CHOICES: Final = b'"choices"'
 class Question(NamedTuple):
     """A request, and what :class:`iop.edge.runs.Ask` needs of it.
 
+    :ivar building: makes what puts an answer together out of events, by its id and its time of creation in seconds
+        since 1970; None where events are no answer.
     :ivar api: the API that a provider must have, where that is not the operation's own name.
     :ivar strips_usage: the client is not to see the usage that the backend is asked for.
-    :ivar corrected: makes of a backend's whole answer what was asked for.
+    :ivar corrected: makes of a backend's whole answer what was asked for; :raises Failure: for one that is none.
     :ivar answers: what an answer has in it, a stream apart; None where nobody here knows.
     :ivar content_type: of the body; "" for JSON.
     :ivar tokens: how long it counts as; None: as it is estimated.
@@ -42,6 +44,7 @@ class Question(NamedTuple):
 
     request: Request
     native: Callable[[str], bytes]
+    building: Callable[[str, int], Building] | None = None
     chat: Callable[[str], bytes] | None = None
     thinking: m.Thinking = UNSET
     translated: bool = False
@@ -59,8 +62,15 @@ def chat(body: bytes, policies: Policies) -> Question:
     request = ChatRequest.parse(body)
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
-    thinking = policy.thinking(request.document)
-    return Question(request, native, native, thinking, strips_usage=request.strips_usage, answers=_CHOICES)
+    return Question(
+        request,
+        native,
+        request.building,
+        native,
+        policy.thinking(request.document),
+        strips_usage=request.strips_usage,
+        answers=_CHOICES,
+    )
 
 
 def completion(body: bytes, policies: Policies) -> Question:
@@ -69,9 +79,16 @@ def completion(body: bytes, policies: Policies) -> Question:
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
     as_chat = None if request.only_native else AsChat(request, policy)
-    thinking = UNSET if as_chat is None else as_chat.wish
-    strips = request.strips_usage
-    return Question(request, native, as_chat, thinking, strips_usage=strips, unserved=_one_text_only, answers=_CHOICES)
+    return Question(
+        request,
+        native,
+        request.building,
+        as_chat,
+        UNSET if as_chat is None else as_chat.wish,
+        strips_usage=request.strips_usage,
+        unserved=_one_text_only,
+        answers=_CHOICES,
+    )
 
 
 def _one_text_only() -> Failure:
@@ -91,7 +108,15 @@ def responses(body: bytes, policies: Policies) -> Question:
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_output_tokens"))
     as_chat = AsChat(request, policy)
-    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default, answers=b'"output"')
+    return Question(
+        request,
+        native,
+        request.building,
+        as_chat,
+        as_chat.wish,
+        translated=as_chat.by_default,
+        answers=b'"output"',
+    )
 
 
 def messages(body: bytes, policies: Policies) -> Question:
@@ -100,7 +125,15 @@ def messages(body: bytes, policies: Policies) -> Question:
     policy = policies.get(request.model, NO_POLICY)
     native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
     as_chat = AsChat(request, policy, request.thinking)
-    return Question(request, native, as_chat, as_chat.wish, translated=as_chat.by_default, answers=b'"content"')
+    return Question(
+        request,
+        native,
+        request.building,
+        as_chat,
+        as_chat.wish,
+        translated=as_chat.by_default,
+        answers=b'"content"',
+    )
 
 
 def count_tokens(body: bytes) -> tuple[Question, AsChat]:

@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from iop import model as m
+from iop.document import compact
 from iop.edge.config import model as config
 from iop.edge.pool.estimate import estimate, longest
 from iop.edge.record import Record
@@ -20,7 +21,8 @@ from iop.edge.runs import Ask, Runs, new_id
 from iop.edge.surfaces.openai import codec, openapi, questions
 from iop.edge.surfaces.openai.answer import SurfaceAnswer
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.messages import count_document, error_document
+from iop.edge.surfaces.openai.apis.messages import count_document
+from iop.edge.surfaces.openai.apis.messages_errors import error_document
 from iop.edge.surfaces.openai.auth import Gate
 from iop.edge.surfaces.openai.policy import Policy
 from iop.edge.surfaces.openai.questions import Question
@@ -126,7 +128,7 @@ class OpenAISurface:
         }
         self._one_model = {b"GET": Route(self._show_model, "models")}
         self._passing = {b"POST": Route(self._pass, "passthrough")}
-        self._description = codec.dumps(openapi.document(self.places()))
+        self._description = compact(openapi.document(self.places()))
 
     def places(self) -> Iterator[openapi.Place]:
         """Iterate over all that is served; a last slash, which changes nothing, apart."""
@@ -196,7 +198,7 @@ class OpenAISurface:
             document = error_document(failure, context.request_id.decode("ascii"))
         else:
             document = error_object(failure)
-        exchange.respond(failure.http_status, headers, codec.dumps(document))
+        exchange.respond(failure.http_status, headers, compact(document))
         self._ended(context, failure.http_status, failure.code)
 
     def _respond(
@@ -310,7 +312,7 @@ class OpenAISurface:
             self._run(exchange, context, question)
         else:
             context.model = model
-            self._respond(exchange, context, codec.dumps(count_document(chat.tokens)))
+            self._respond(exchange, context, compact(count_document(chat.tokens)))
 
     def _pass(self, exchange: Exchange, context: Context) -> None:
         kind = (exchange.header(b"content-type") or b"").decode("latin-1")
@@ -330,16 +332,7 @@ class OpenAISurface:
         headers = codec.forwarded(exchange.headers, id)
         if question.content_type:
             headers += (("content-type", question.content_type),)
-        answer = SurfaceAnswer(
-            exchange,
-            context.headers,
-            runs.window,
-            self._clock,
-            request,
-            answers=question.answers,
-            corrected=question.corrected,
-            expose=self._expose,
-        )
+        answer = SurfaceAnswer(exchange, context.headers, runs.window, self._clock, question, expose=self._expose)
         ask = Ask(
             model=request.model,
             api=question.api or context.route.operation,
@@ -368,14 +361,14 @@ class OpenAISurface:
     # ---- what needs no run --------------------------------------------------------------------------------------
 
     def _list_models(self, exchange: Exchange, context: Context) -> None:
-        self._respond(exchange, context, codec.dumps({"object": "list", "data": list(self._models.values())}))
+        self._respond(exchange, context, compact({"object": "list", "data": list(self._models.values())}))
 
     def _show_model(self, exchange: Exchange, context: Context) -> None:
         id = unquote(exchange.path[len(b"/v1/models/") :].decode("latin-1"))
         model = self._models.get(id)
         if model is None:
             raise Failure("model_not_found", codec.NO_SUCH_MODEL, param="model")
-        self._respond(exchange, context, codec.dumps(model))
+        self._respond(exchange, context, compact(model))
 
     def _healthz(self, exchange: Exchange, context: Context) -> None:
         self._respond(exchange, context, b'{"status":"ok"}')

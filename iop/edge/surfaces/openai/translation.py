@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Final
 
 from iop import model as m
-from iop.document import Document, too_deep
+from iop.document import Document, compact, too_deep
 from iop.edge.pool.estimate import estimate
-from iop.edge.surfaces.openai import codec
 from iop.edge.surfaces.openai.apis.shape import Chattable
 from iop.edge.surfaces.openai.policy import Policy
 
@@ -30,7 +29,7 @@ class AsChat:
     @cached_property
     def _document(self) -> Document:
         try:
-            return Document.of(codec.dumps(self._request.chat()).decode())
+            return Document.of(compact(self._request.chat()).decode())
         except RecursionError:
             raise too_deep() from None
 

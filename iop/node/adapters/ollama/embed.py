@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any, Final
 
 from iop import model as m
+from iop.document import compact
 from iop.errors import Failure
 from iop.node.adapters.errors import failure_in_stream
 from iop.node.adapters.ollama.messages import JsonObject, wrong
@@ -75,7 +75,7 @@ class Embeddings:
             "model": self._model,
             "usage": {"prompt_tokens": count, "total_tokens": count},
         }
-        return json.dumps(made, separators=(",", ":")).encode()
+        return compact(made)
 
 
 def _vectors(said: Any, asked: JsonObject) -> list[list[float]]:

@@ -73,8 +73,8 @@ class ChatRequest(NamedTuple):
         """Return what makes the answer out of events."""
         id = f"chatcmpl-{id}"
         if self.stream:
-            return Chunks(id, created, self.model, self.tools, usage=self.include_usage)
-        return Collected(id, created, self.model, self.tools)
+            return Chunks(id, created, self.model, lambda: self.tools, usage=self.include_usage)
+        return Collected(id, created, self.model, lambda: self.tools)
 
     def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
         """Return the document of a failure."""

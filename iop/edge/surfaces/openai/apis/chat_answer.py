@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from iop import model as m
+from iop.document import compact
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.reading import Reading, grown
+from iop.edge.surfaces.openai.apis.reading import Reading, Schemas, grown
 from iop.errors import Failure
 from iop.http import sse
 
@@ -23,11 +22,11 @@ class Chunks:
     :param usage: whether the client asked for a last chunk with the usage.
     """
 
-    def __init__(self, id: str, created: int, model: str, tools: Mapping[str, Any], *, usage: bool) -> None:
+    def __init__(self, id: str, created: int, model: str, tools: Schemas, *, usage: bool) -> None:
         self._reading = Reading(tools)
         self._usage = usage
         frame = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
-        self._begin = b"data: " + _dumps(frame)[:-1]
+        self._begin = b"data: " + compact(frame)[:-1]
         self._end = (b',"usage":null' if usage else b"") + b"}\n\n"
         self._calls = 0
         self._opened = False
@@ -56,7 +55,7 @@ class Chunks:
         left, reason = self._reading.last(complete)
         said = [*map(self._piece, left), self._chunk({}, reason)]
         if self._usage and complete.usage is not None:
-            usage = b',"choices":[],"usage":' + _dumps(usage_object(complete.usage)) + b"}\n\n"
+            usage = b',"choices":[],"usage":' + compact(usage_object(complete.usage)) + b"}\n\n"
             said.append(self._begin + usage)
         return self._opening(b"".join(said)) + sse.DONE
 
@@ -75,13 +74,13 @@ class Chunks:
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return self._begin + b',"choices":[' + _dumps(choice) + b"]" + self._end
+        return self._begin + b',"choices":[' + compact(choice) + b"]" + self._end
 
 
 class Collected:
     """One ``chat.completion``, put together here; of bounded size."""
 
-    def __init__(self, id: str, created: int, model: str, tools: Mapping[str, Any]) -> None:
+    def __init__(self, id: str, created: int, model: str, tools: Schemas) -> None:
         self._reading = Reading(tools)
         self._frame = {"id": id, "object": "chat.completion", "created": created, "model": model}
         self._text: list[str] = []
@@ -120,7 +119,7 @@ class Collected:
         document = {**self._frame, "choices": [choice]}
         if complete.usage is not None:
             document["usage"] = usage_object(complete.usage)
-        return _dumps(document)
+        return compact(document)
 
     def _keep(self, pieces: list[str | dict[str, Any]]) -> None:
         for piece in pieces:
@@ -139,7 +138,3 @@ def usage_object(usage: m.Usage) -> dict[str, Any]:
     if usage.reasoning_tokens is not None:
         made["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return made
-
-
-def _dumps(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()

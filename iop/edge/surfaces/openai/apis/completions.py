@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from iop import model as m
-from iop.document import Document
+from iop.document import Document, compact
 from iop.edge.surfaces.openai.apis.chat_answer import usage_object
 from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.members import (
@@ -121,7 +120,7 @@ class TextChunks:
     called = False
 
     def __init__(self, frame: dict[str, Any], *, usage: bool) -> None:
-        self._begin = b"data: " + _dumps(frame)[:-1]
+        self._begin = b"data: " + compact(frame)[:-1]
         self._end = (b',"usage":null' if usage else b"") + b"}\n\n"
         self._usage = usage
 
@@ -136,7 +135,7 @@ class TextChunks:
         """Return the rest of the stream."""
         said = self._chunk("", _reason(complete))
         if self._usage and complete.usage is not None:
-            said += self._begin + b',"choices":[],"usage":' + _dumps(usage_object(complete.usage)) + b"}\n\n"
+            said += self._begin + b',"choices":[],"usage":' + compact(usage_object(complete.usage)) + b"}\n\n"
         return said + sse.DONE
 
     def failed(self, failure: Failure) -> bytes:
@@ -145,7 +144,7 @@ class TextChunks:
 
     def _chunk(self, text: str, reason: str | None) -> bytes:
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
-        return self._begin + b',"choices":[' + _dumps(choice) + b"]" + self._end
+        return self._begin + b',"choices":[' + compact(choice) + b"]" + self._end
 
 
 class TextCollected:
@@ -173,11 +172,7 @@ class TextCollected:
         document = {**self._frame, "choices": [choice]}
         if complete.usage is not None:
             document["usage"] = usage_object(complete.usage)
-        return _dumps(document)
-
-
-def _dumps(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+        return compact(document)
 
 
 def _reason(complete: m.Complete) -> str:

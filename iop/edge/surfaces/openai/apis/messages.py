@@ -19,8 +19,6 @@ from iop.edge.surfaces.openai.apis.messages_options import chat_options, schemas
 from iop.edge.surfaces.openai.apis.messages_turns import chat_messages
 from iop.errors import Failure
 
-__all__ = ["CountTokensRequest", "MessagesRequest", "count_document", "error_document"]
-
 
 class CountTokensRequest:
     """A question that is to be counted, not answered.
@@ -98,8 +96,8 @@ class MessagesRequest(CountTokensRequest):
     def building(self, id: str, created: int) -> MessagesStream | MessagesDocument:
         """Return what makes the answer out of events; ``created`` has no place in it."""
         if self.stream:
-            return MessagesStream(f"msg_{id}", self.model, self.tools)
-        return MessagesDocument(f"msg_{id}", self.model, self.tools)
+            return MessagesStream(f"msg_{id}", self.model, lambda: self.tools)
+        return MessagesDocument(f"msg_{id}", self.model, lambda: self.tools)
 
     @property
     def tools(self) -> dict[str, Any]:

@@ -8,14 +8,13 @@ be a whole block is left out: not every server of this API takes such a block ba
 from __future__ import annotations
 
 import json
-import math
 import secrets
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from iop import model as m
-from iop.edge.surfaces.openai.apis.messages_errors import event
-from iop.edge.surfaces.openai.apis.reading import Reading, grown
+from iop.document import compact
+from iop.edge.surfaces.openai.apis.reading import Reading, Schemas, grown
+from iop.http import sse
 
 SIGNATURE: Final = "iop"
 """Of every thinking block: clients want one and send it back, and here it says nothing."""
@@ -37,7 +36,7 @@ _STOP_REASONS: Final = {
 }
 """Any other is the end of a turn."""
 
-_PING: Final = event("ping", {"type": "ping"})
+_PING: Final = sse.event({"type": "ping"}, "ping")
 
 _Piece = tuple[str, Any]
 """A kind of block, and what is added to it: text and thinking grow, a call in OpenAI's shape is whole."""
@@ -49,7 +48,7 @@ class _Said:
     :ivar called: whether tools were called.
     """
 
-    def __init__(self, tools: Mapping[str, Any]) -> None:
+    def __init__(self, tools: Schemas) -> None:
         self._reading = Reading(tools)
         self._kind = ""
         self._blank = ""
@@ -98,7 +97,7 @@ class MessagesStream:
     :param tools: their inputs' JSON Schemas, by name.
     """
 
-    def __init__(self, id: str, model: str, tools: Mapping[str, Any]) -> None:
+    def __init__(self, id: str, model: str, tools: Schemas) -> None:
         self._said = _Said(tools)
         self._message = _message(id, model, [], None, usage_object(None))
         self._opened = False
@@ -139,7 +138,7 @@ class MessagesStream:
     def _piece(self, kind: str, what: Any) -> list[bytes]:
         if kind == "tool_use":
             made = _tool_use(what)
-            input = json.dumps(made.pop("input"), separators=(",", ":"))
+            input = compact(made.pop("input")).decode()
             begin = self._open(kind, {**made, "input": {}})
             return [*begin, self._add({"type": "input_json_delta", "partial_json": input}), *self._close()]
         begin = []
@@ -171,7 +170,7 @@ class MessagesDocument:
     :param tools: their inputs' JSON Schemas, by name.
     """
 
-    def __init__(self, id: str, model: str, tools: Mapping[str, Any]) -> None:
+    def __init__(self, id: str, model: str, tools: Schemas) -> None:
         self._said = _Said(tools)
         self._id = id
         self._model = model
@@ -198,7 +197,7 @@ class MessagesDocument:
         left, reason = self._said.last(complete)
         content = _content(self._pieces + left)
         message = _message(self._id, self._model, content, reason, usage_object(complete.usage))
-        return json.dumps(message, separators=(",", ":")).encode()
+        return compact(message)
 
 
 def usage_object(usage: m.Usage | None) -> dict[str, Any]:
@@ -273,8 +272,8 @@ def _input(arguments: str) -> dict[str, Any]:
     if not arguments.strip():
         return {}
     try:
-        input = json.loads(arguments, parse_constant=_refuse, parse_float=_finite)
-        json.dumps(input)  # what is too deep for that is none either
+        input = json.loads(arguments)
+        json.dumps(input, allow_nan=False)  # what cannot be said again is none: NaN, a number too large, a deep nest
     except (ValueError, RecursionError):
         return {NO_OBJECT: arguments}
     if input is None:
@@ -282,16 +281,5 @@ def _input(arguments: str) -> dict[str, Any]:
     return input if isinstance(input, dict) else {NO_OBJECT: arguments}
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is too large")
-    return value
-
-
 def _event(type: str, **members: Any) -> bytes:
-    return event(type, {"type": type, **members})
+    return sse.event({"type": type, **members}, type)

@@ -5,10 +5,10 @@ Every error is ``{"type": "error", "error": {"type", "message"}, "request_id"}``
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from iop.errors import Failure
+from iop.http import sse
 
 _TYPES: Final = {
     401: "authentication_error",
@@ -41,13 +41,7 @@ def error_document(failure: Failure, request_id: str = "") -> dict[str, Any]:
 
 def error_event(failure: Failure, request_id: str = "") -> bytes:
     """Return the event that ends a stream which broke; the SDKs raise it by its name."""
-    return event("error", error_document(failure, request_id))
-
-
-def event(name: str, document: Any) -> bytes:
-    """Return a named event: clients of this API read none without a name."""
-    data = json.dumps(document, separators=(",", ":"))
-    return f"event: {name}\ndata: {data}\n\n".encode()
+    return sse.event(error_document(failure, request_id), "error")
 
 
 def wrong(param: str, what: str) -> Failure:
@@ -57,6 +51,4 @@ def wrong(param: str, what: str) -> Failure:
 
 def unsupported(param: str, why: str) -> Failure:
     """Return what refuses a request for something that only Anthropic's own servers do."""
-    return Failure(
-        "unsupported_parameter", f"`{param}`: {why}", http_status=400, type="invalid_request_error", param=param
-    )
+    return Failure("unsupported_parameter", f"`{param}`: {why}", param=param)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from iop import model as m
@@ -18,17 +18,19 @@ from iop.errors import Failure
 LARGEST: Final = 32 << 20
 """Bytes of an answer that the edge collects (``docs/contracts/wire.md``, Flow control)."""
 
+Schemas = Callable[[], Mapping[str, Any]]
+"""The JSON Schemas of the parameters of a request's tools, by name: read when calls are looked for in a text."""
+
 _BROKEN: Final = "the provider's adapter reported tool calls that are none"
 
 
 class Reading:
     """What both shapes have in common: what of the text is text, and which tool calls were made.
 
-    :param tools: of the request: their parameters' JSON Schemas, by name.
     :ivar called: whether tools were called.
     """
 
-    def __init__(self, tools: Mapping[str, Any]) -> None:
+    def __init__(self, tools: Schemas) -> None:
         self._tools = tools
         self._text_calls: TextToolCalls | None = None
         self.called = False
@@ -36,7 +38,7 @@ class Reading:
     def started(self, start: m.Start) -> None:
         """The answer begins."""
         if start.metadata.get(m.TEXT_TOOL_FALLBACK) == "true":
-            self._text_calls = TextToolCalls(self._tools)
+            self._text_calls = TextToolCalls(self._tools())
 
     def read(self, text: str) -> list[str | dict[str, Any]]:
         """Return what a piece of text shows: texts, and tool calls in OpenAI's shape."""

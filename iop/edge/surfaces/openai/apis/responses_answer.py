@@ -5,16 +5,17 @@ The stream's last event holds the whole response, so both put it together here, 
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, Final
 
 from iop import model as m
+from iop.document import compact
 from iop.edge.surfaces.openai.apis.errors import public_code
 from iop.edge.surfaces.openai.apis.reading import Reading, grown
 from iop.edge.surfaces.openai.apis.responses_output import Output
 from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
 from iop.errors import Failure
+from iop.http import sse
 
 _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why an answer is incomplete, by the finish reason. Every other reason is an end."""
@@ -104,7 +105,7 @@ class _Answer:
 
     def __init__(self, id: str, frame: Frame, tools: Tools, *, seal: bool) -> None:
         self.output = Output(id, tools, seal=seal)
-        self.reading = Reading(tools.schemas)
+        self.reading = Reading(lambda: tools.schemas)
         self._frame = frame
         self._size = 0
 
@@ -197,7 +198,7 @@ class ResponsesDocument:
 
     def completed(self, complete: m.Complete) -> bytes:
         """Return the document; :raises Failure: for an adapter's nonsense."""
-        return _dumps(self._answer.completed(complete)[1])
+        return compact(self._answer.completed(complete)[1])
 
 
 def usage_object(usage: m.Usage) -> Json:
@@ -214,8 +215,7 @@ def usage_object(usage: m.Usage) -> Json:
 
 def event_bytes(event: Json, number: int) -> bytes:
     """Return an event with its number; its name says its type once more."""
-    data = _dumps({**event, "sequence_number": number})
-    return f"event: {event['type']}\ndata: ".encode() + data + b"\n\n"
+    return sse.event({**event, "sequence_number": number}, event["type"])
 
 
 def _told(tool: Any) -> Any:
@@ -229,7 +229,3 @@ def _error(failure: Failure) -> Json:
     if code == "rate_limit_exceeded" and failure.retry_after_ms > 0:
         message += f" Please try again in {math.ceil(failure.retry_after_ms / 1000)}s."
     return {"code": code, "message": message}
-
-
-def _dumps(document: Json) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from iop import model as m
 from iop.document import Document
@@ -30,8 +30,9 @@ class Building(Protocol):
         """Return the rest of the answer; :raises Failure: for an adapter's nonsense."""
 
 
+@runtime_checkable
 class Streaming(Building, Protocol):
-    """One that streams."""
+    """One whose stream says in a way of its own that it broke; all others say it as :meth:`Request.broken` does."""
 
     def failed(self, failure: Failure) -> bytes:
         """Return how the stream ends that broke: it must not look whole."""
