@@ -20,6 +20,9 @@ _COLON: Final = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
 _SIGN: Final = re.compile(r"[ \t\n\r]*([,}])")
 
 
+JsonObject = dict[str, Any]
+"""A JSON object as plain values."""
+
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode  # made once: json.dumps makes one at each call
 
 

@@ -110,7 +110,7 @@ class Failure(Exception):
         self.retryable = kind.retryable if retryable is None else retryable
         self.retry_after_ms = retry_after_ms
         self.headers = headers
-        self.hopeless = kind.hopeless
+        self.hopeless = kind.hopeless or self.http_status == 501  # what a backend does not have, it will not have
 
     @property
     def answered(self) -> bool:

@@ -62,6 +62,10 @@ class Thinking(NamedTuple):
     budget: int | None = None
 
 
+UNSET = Thinking()
+"""No wish: whoever is asked thinks as it does by itself."""
+
+
 TRACE = ("traceparent", "tracestate")
 """Metadata of a run without HTTP: the trace that its client's request belongs to, for the backend."""
 
@@ -92,7 +96,7 @@ class RunRequest(NamedTuple):
     input: bytes = b""
     http: HttpRequestHead | None = None
     secret_headers: Headers = ()
-    thinking: Thinking = Thinking()
+    thinking: Thinking = UNSET
     metadata: Mapping[str, str] = {}
     deadline_ms: int = 0
     window_bytes: int = 1 << 20

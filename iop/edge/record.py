@@ -27,8 +27,7 @@ class Record(NamedTuple):
 
     :ivar at: when it ended, in seconds since 1970.
     :ivar operation: ``chat``, ``completion``, ``embedding``, ``responses``, ``messages``, ``count_tokens``,
-        ``passthrough``, ``models``,
-        ``health``; "" for a request without a route.
+        ``passthrough``, ``models``, ``health``; "" for a request without a route.
     :ivar outcome: ``complete``, ``cancelled``, a code of :data:`iop.errors.KINDS` or a backend's own, or the HTTP
         status of a backend that gave no code.
     :ivar status: the HTTP status of the answer; 499 where the client left first.

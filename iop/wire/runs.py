@@ -212,7 +212,7 @@ def decode_run(made: pb.RunRequest) -> tuple[m.RunRequest, int]:
     http = None
     if has("http"):
         http = m.HttpRequestHead(made.http.method, made.http.path, _pairs(made.http.headers))
-    thinking = m.Thinking()
+    thinking = m.UNSET
     if has("thinking"):
         budget = made.thinking.budget if made.thinking.HasField("budget") else None
         thinking = m.Thinking(pb.Thinking.Mode.Name(made.thinking.mode).lower(), budget)

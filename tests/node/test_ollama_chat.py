@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from iop import model as m
 from iop.errors import Failure
-from iop.node.adapters.ollama.chat import EFFORTS, UNASKED, chat_request, encoded, parsed
+from iop.node.adapters.ollama.chat import EFFORTS, chat_request, encoded, parsed
 from iop.node.adapters.ollama.messages import NO_OBJECT
 from iop.node.adapters.ollama.models import model_names
 from iop.node.adapters.ollama.reply import MAX_LINE, Reply, refusal, refuses_tools
@@ -24,6 +24,7 @@ TOOL = {"type": "function", "function": {"name": "lookup_tide", "parameters": {"
 OTHER = {"type": "function", "function": {"name": "g"}}
 PIXEL = "iVBORw0KGgo="
 CONTEXT = 4096
+UNASKED = m.Thinking()
 
 
 def asked(*messages: Any, target: str = "qwen3:8b", wish: m.Thinking = UNASKED, **document: Any) -> Any:

@@ -112,8 +112,7 @@ class Ledger(Service):
             self._lost += 1
             return
         self._pending.append(record)
-        if self._gathering is None and self._spooling is None and self.running:
-            self._gathering = self._clock.callLater(GATHER_SECONDS, self._gathered)
+        self._gather_soon()
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
@@ -167,8 +166,7 @@ class Ledger(Service):
             self._failed(failure.message)
         except TimeoutError:
             self._failed(f"it did not answer within {OPEN_SECONDS:g} s")
-        if self._pending and self._gathering is None and self.running:
-            self._gathering = self._clock.callLater(GATHER_SECONDS, self._gathered)
+        self._gather_soon()
         self._write_soon()
 
     async def stopService(self) -> None:
@@ -203,6 +201,10 @@ class Ledger(Service):
 
     # ---- from runs to the spool ---------------------------------------------------------------------------------
 
+    def _gather_soon(self) -> None:
+        if self._pending and self._gathering is None and self._spooling is None and self.running:
+            self._gathering = self._clock.callLater(GATHER_SECONDS, self._gathered)
+
     def _gathered(self) -> None:
         self._gathering = None
         _run(self._spool_pending())
@@ -222,8 +224,7 @@ class Ledger(Service):
             self._spooling = None
             spooling.fire()
         self._say_trouble()
-        if self._pending and self.running:
-            self._gathering = self._clock.callLater(GATHER_SECONDS, self._gathered)
+        self._gather_soon()
         self._write_soon()
 
     def _say_trouble(self) -> None:

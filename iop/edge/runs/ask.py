@@ -47,7 +47,7 @@ class Ask(NamedTuple):
     request_id: str = ""
     tokens: int = 0
     longest: int | None = None
-    thinking: m.Thinking = m.Thinking()
+    thinking: m.Thinking = m.UNSET
     translated: bool = False
     session_id: str = ""
     workspace: str = ""

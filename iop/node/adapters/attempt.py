@@ -45,8 +45,8 @@ class Attempt(ABC):
         """The answer's headers."""
 
     @abstractmethod
-    def block(self, data: bytes) -> None:
-        """What a read brought of the body: of a good answer, or of an error's for :meth:`_take_error`."""
+    def _take(self, data: bytes) -> None:
+        """What a read brought of a good answer."""
 
     @abstractmethod
     def _finish(self) -> None:
@@ -89,8 +89,12 @@ class Attempt(ABC):
         else:
             self._error_headers = dict(headers)
 
-    def _take_error(self, data: bytes) -> None:
-        """What a read brought of an error's body."""
+    def block(self, data: bytes) -> None:
+        if self.done.called:
+            return
+        if 200 <= self._status < 300:
+            self._take(data)
+            return
         self._collected += data
         if len(self._collected) > MAX_ERROR:
             self._refused()
@@ -123,6 +127,9 @@ class Attempt(ABC):
             self._sink.fail(failure, self.usage)
         self._close(self.call)
 
+    def _too_large(self) -> None:
+        self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
+
     def _close(self, call: Call | None) -> None:
         if call is not None:
             call.cancel()
@@ -143,22 +150,10 @@ class TextAttempt(Attempt):
         super().__init__(sink, again)
         self._metadata = metadata
 
-    @abstractmethod
-    def _take(self, data: bytes) -> None:
-        """What a read brought of a good answer."""
-
     @property
     @abstractmethod
     def _began(self) -> bool:
         """Whether there was anything of an answer yet."""
-
-    def block(self, data: bytes) -> None:
-        if self.done.called:
-            return
-        if 200 <= self._status < 300:
-            self._take(data)
-        else:
-            self._take_error(data)
 
     def _say(self, pieces: Iterable[tuple[str, str]]) -> None:
         """Tell pieces of text and reasoning; the sink may end the run at each."""

@@ -49,7 +49,7 @@ def error_headers(failure: Failure) -> RawHeaders:
         headers.append((b"www-authenticate", b"Bearer"))
     if failure.retry_after_ms > 0:
         headers.append((b"retry-after", b"%d" % math.ceil(failure.retry_after_ms / 1000)))
-    if failure.hopeless or failure.http_status == 501:  # SDKs try every 5xx again
+    if failure.hopeless:  # SDKs try every 5xx again
         headers.append((b"x-should-retry", b"false"))
     return headers + response_headers(failure.headers)
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from iop import __version__
+from iop.document import JsonObject
 from iop.edge.surfaces.openai.apis.errors import public_code
-from iop.edge.surfaces.openai.openapi_schemas import SCHEMAS, Json, ref
+from iop.edge.surfaces.openai.openapi_schemas import SCHEMAS, ref
 from iop.errors import KINDS, Failure
 
 
@@ -100,7 +101,7 @@ _OF_PATHS: Final = ("method_not_allowed",)
 _OF_RUNS: Final = tuple(code for code in KINDS if code not in {*_OF_HTTP, *_OF_KEYS, *_OF_PATHS})
 """All that is in no other group: a new code is described without a line here."""
 
-_PARAMETERS: Final[dict[str, Json]] = {
+_PARAMETERS: Final[dict[str, JsonObject]] = {
     "id": {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
     "path": {
         "name": "path",
@@ -130,7 +131,7 @@ _PARAMETERS: Final[dict[str, Json]] = {
     },
 }
 
-_HEADERS: Final[dict[str, Json]] = {
+_HEADERS: Final[dict[str, JsonObject]] = {
     "x-request-id": {"required": True, "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}},
     "request-id": {"description": "the same, as Anthropic's SDKs look for it", "schema": {"type": "string"}},
     "WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}},
@@ -164,9 +165,9 @@ _INFO: Final = (
 )
 
 
-def document(places: Iterable[Place]) -> Json:
+def document(places: Iterable[Place]) -> JsonObject:
     """Return the description of a surface; :raises KeyError: for a place of which nothing is told."""
-    paths: dict[str, Json] = {}
+    paths: dict[str, JsonObject] = {}
     for place in places:
         paths.setdefault(place.path, {})[place.method.lower()] = _operation(place)
     return {
@@ -190,12 +191,12 @@ def described() -> set[tuple[str, str]]:
     return set(_TOLD)
 
 
-def _operation(place: Place) -> Json:
+def _operation(place: Place) -> JsonObject:
     told = _TOLD[place.path, place.method]
     runs = place.method == "POST"
     names = [name for name in ("id", "path") if f"{{{name}}}" in place.path]
     names += ["request", *(["session", "workspace"] if runs else [])]
-    made: Json = {
+    made: JsonObject = {
         "summary": told.summary,
         "operationId": f"{place.method.lower()} {place.path}",
         "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in names],
@@ -208,13 +209,13 @@ def _operation(place: Place) -> Json:
     return made
 
 
-def _answer(place: Place, told: _Told, runs: bool) -> Json:
-    content: Json = {kind: {} if name is None else {"schema": ref(name)} for kind, name in told.answered.items()}
+def _answer(place: Place, told: _Told, runs: bool) -> JsonObject:
+    content: JsonObject = {kind: {} if name is None else {"schema": ref(name)} for kind, name in told.answered.items()}
     more = ("x-iop-provider", "x-iop-queue-ms") if runs else ()
     return {"description": told.summary, "headers": _headers(place, *more), "content": content}
 
 
-def _failures(place: Place, told: _Told) -> Json:
+def _failures(place: Place, told: _Told) -> JsonObject:
     """Return what else a place answers, by status."""
     runs = place.method == "POST"
     codes = {*_OF_HTTP, *told.more, *(() if place.open else _OF_KEYS), *(_OF_RUNS if runs else ())}
@@ -231,7 +232,7 @@ def _failures(place: Place, told: _Told) -> Json:
     return made
 
 
-def _failure(place: Place, status: int, codes: list[str]) -> Json:
+def _failure(place: Place, status: int, codes: list[str]) -> JsonObject:
     runs = place.method == "POST"
     public = sorted({str(public_code(Failure(code, ""))) for code in codes})
     schema = ref("Error")

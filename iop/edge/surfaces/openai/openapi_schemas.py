@@ -6,39 +6,46 @@ named here reaches a backend, or comes from one, as it is.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from iop.document import JsonObject
 
-_TEXT: Final[Json] = {"type": "string"}
-_COUNT: Final[Json] = {"type": "integer", "minimum": 0}
-_NUMBER: Final[Json] = {"type": "number"}
-_FLAG: Final[Json] = {"type": ["boolean", "null"]}
-_OBJECT: Final[Json] = {"type": "object", "additionalProperties": True}
-_OBJECTS: Final[Json] = {"type": "array", "items": _OBJECT}
-_TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
-_TOKENS: Final[Json] = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
-_TEXT_OR_NULL: Final[Json] = {"type": ["string", "null"]}
+_TEXT: Final[JsonObject] = {"type": "string"}
+_COUNT: Final[JsonObject] = {"type": "integer", "minimum": 0}
+_NUMBER: Final[JsonObject] = {"type": "number"}
+_FLAG: Final[JsonObject] = {"type": ["boolean", "null"]}
+_OBJECT: Final[JsonObject] = {"type": "object", "additionalProperties": True}
+_OBJECTS: Final[JsonObject] = {"type": "array", "items": _OBJECT}
+_TEXTS: Final[JsonObject] = {"type": "array", "items": _TEXT}
+_TOKENS: Final[JsonObject] = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
+_OTHER_TEXTS: Final[tuple[JsonObject, ...]] = (
+    {**_TEXTS, "minItems": 1},
+    _TOKENS,
+    {"type": "array", "items": _TOKENS, "minItems": 1},
+)
+"""What stands where a model may also read one text: several, its token ids, or those of several."""
+
+_TEXT_OR_NULL: Final[JsonObject] = {"type": ["string", "null"]}
 
 
-def ref(name: str) -> Json:
+def ref(name: str) -> JsonObject:
     """Return a reference to one of :data:`SCHEMAS`."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _object(*required: str, **members: Json) -> Json:
+def _object(*required: str, **members: JsonObject) -> JsonObject:
     """Return an open object."""
     needed = {"required": list(required)} if required else {}
     return {"type": "object", **needed, "properties": members, "additionalProperties": True}
 
 
-def _either(*schemas: Json) -> Json:
+def _either(*schemas: JsonObject) -> JsonObject:
     return {"anyOf": list(schemas)}
 
 
 _MODEL: Final = ref("ModelName")
-_STREAM: Final[Json] = {**_FLAG, "description": "whether the answer is a stream of server-sent events"}
-_METADATA: Final[Json] = {
+_STREAM: Final[JsonObject] = {**_FLAG, "description": "whether the answer is a stream of server-sent events"}
+_METADATA: Final[JsonObject] = {
     "type": ["object", "null"],
     "properties": {
         "session_id": {
@@ -50,7 +57,7 @@ _METADATA: Final[Json] = {
     },
     "additionalProperties": True,
 }
-_STREAM_OPTIONS: Final[Json] = {
+_STREAM_OPTIONS: Final[JsonObject] = {
     "type": ["object", "null"],
     "properties": {"include_usage": _FLAG},
     "additionalProperties": True,
@@ -65,7 +72,7 @@ _MESSAGE: Final = _object(
     tool_call_id=_TEXT,
 )
 
-_LIMITS: Final[Json] = {
+_LIMITS: Final[JsonObject] = {
     "max_tokens": _COUNT,
     "temperature": _NUMBER,
     "top_p": _NUMBER,
@@ -78,7 +85,7 @@ _USAGE: Final = _object(prompt_tokens=_COUNT, completion_tokens=_COUNT, total_to
 _ANTHROPIC_TURN: Final = _object(
     "role", "content", role={"enum": ["user", "assistant", "system"]}, content=_either(_TEXT, _OBJECTS)
 )
-_ASKED_OF_CLAUDE: Final[Json] = {
+_ASKED_OF_CLAUDE: Final[JsonObject] = {
     "model": _MODEL,
     "messages": {"type": "array", "items": _ANTHROPIC_TURN, "minItems": 1},
     "system": _either(_TEXT, _OBJECTS),
@@ -87,7 +94,7 @@ _ASKED_OF_CLAUDE: Final[Json] = {
     "thinking": _object("type", type={"enum": ["enabled", "disabled", "adaptive"]}, budget_tokens=_COUNT),
 }
 
-SCHEMAS: Final[dict[str, Json]] = {
+SCHEMAS: Final[dict[str, JsonObject]] = {
     "ModelName": {**_TEXT, "minLength": 1, "description": "one of GET /v1/models"},
     "Error": _object(
         "error",
@@ -138,7 +145,7 @@ SCHEMAS: Final[dict[str, Json]] = {
         "model",
         "prompt",
         model=_MODEL,
-        prompt=_either(_TEXT, {**_TEXTS, "minItems": 1}, _TOKENS, {"type": "array", "items": _TOKENS, "minItems": 1}),
+        prompt=_either(_TEXT, *_OTHER_TEXTS),
         stream=_STREAM,
         stream_options=_STREAM_OPTIONS,
         **_LIMITS,
@@ -151,12 +158,7 @@ SCHEMAS: Final[dict[str, Json]] = {
         "model",
         "input",
         model=_MODEL,
-        input=_either(
-            {**_TEXT, "minLength": 1},
-            {**_TEXTS, "minItems": 1},
-            _TOKENS,
-            {"type": "array", "items": _TOKENS, "minItems": 1},
-        ),
+        input=_either({**_TEXT, "minLength": 1}, *_OTHER_TEXTS),
         encoding_format={"enum": ["float", "base64", None]},
         dimensions={"type": "integer", "minimum": 1},
         metadata=_METADATA,

@@ -41,12 +41,12 @@ class Policy(NamedTuple):
     def thinking(self, document: Document) -> m.Thinking:
         """Return what is added to a request that says nothing of thinking."""
         if not self.thinking_budget:
-            return m.Thinking()
+            return m.UNSET
         if document.get("reasoning_effort") == "none" or any(name in document for name in _THINKING):
-            return m.Thinking()
+            return m.UNSET
         template = document.get("chat_template_kwargs")
         if type(template) is tuple and _TEMPLATE_SWITCHES & dict(template).keys():
-            return m.Thinking()
+            return m.UNSET
         return m.Thinking("on", self.thinking_budget)
 
 

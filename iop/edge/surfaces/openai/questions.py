@@ -18,7 +18,7 @@ from iop.edge.surfaces.openai.apis.passing import PassingRequest
 from iop.edge.surfaces.openai.apis.responses import ResponsesRequest
 from iop.edge.surfaces.openai.apis.shape import Building, Request
 from iop.edge.surfaces.openai.policy import Policy
-from iop.edge.surfaces.openai.translation import UNSET, AsChat
+from iop.edge.surfaces.openai.translation import AsChat
 from iop.errors import Failure
 
 Policies = Mapping[str, Policy]
@@ -46,7 +46,7 @@ class Question(NamedTuple):
     native: Callable[[str], bytes]
     building: Callable[[str, int], Building] | None = None
     chat: Callable[[str], bytes] | None = None
-    thinking: m.Thinking = UNSET
+    thinking: m.Thinking = m.UNSET
     translated: bool = False
     strips_usage: bool = False
     unserved: Callable[[], Failure] | None = None
@@ -84,7 +84,7 @@ def completion(body: bytes, policies: Policies) -> Question:
         native,
         request.building,
         as_chat,
-        UNSET if as_chat is None else as_chat.wish,
+        m.UNSET if as_chat is None else as_chat.wish,
         strips_usage=request.strips_usage,
         unserved=_one_text_only,
         answers=_CHOICES,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import Final
 
 from iop import model as m
 from iop.document import Document, compact, too_deep
 from iop.edge.pool.estimate import estimate
 from iop.edge.surfaces.openai.apis.shape import Chattable
 from iop.edge.surfaces.openai.policy import Policy
-
-UNSET: Final = m.Thinking()
 
 
 class AsChat:
@@ -21,7 +18,7 @@ class AsChat:
     :param own: the client's own wish for thinking.
     """
 
-    def __init__(self, request: Chattable, policy: Policy, own: m.Thinking = UNSET) -> None:
+    def __init__(self, request: Chattable, policy: Policy, own: m.Thinking = m.UNSET) -> None:
         self._request = request
         self._policy = policy
         self._own = own
@@ -46,11 +43,11 @@ class AsChat:
     @property
     def by_default(self) -> bool:
         """Whether it is to think as its model's policy says: no API but chat can say how much."""
-        return self._own == UNSET and self.wish != UNSET
+        return self._own == m.UNSET and self.wish != m.UNSET
 
     @property
     def wish(self) -> m.Thinking:
         """How much it is to think."""
-        if self._own != UNSET or not self._policy.thinking_budget:
+        if self._own != m.UNSET or not self._policy.thinking_budget:
             return self._own
         return self._policy.thinking(self._document)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from iop import model as m
+from iop.document import JsonObject
 from iop.errors import Failure
 from iop.node.adapters.attempt import Again, Attempt, TextAttempt
 from iop.node.adapters.ollama.embed import Embeddings
-from iop.node.adapters.ollama.messages import JsonObject
 from iop.node.adapters.ollama.reply import Reply, refusal
 
 MAX_EMBEDDINGS: Final = 32 << 20
@@ -74,15 +74,10 @@ class EmbedAnswer(Attempt):
         super().__init__(sink, None)
         self._asked = asked
 
-    def block(self, data: bytes) -> None:
-        if self.done.called:
-            return
-        if not 200 <= self._status < 300:
-            self._take_error(data)
-            return
+    def _take(self, data: bytes) -> None:
         self._collected += data
         if len(self._collected) > MAX_EMBEDDINGS:
-            self._fail(Failure("answer_too_large", "the answer is larger than the node may put together"))
+            self._too_large()
 
     def _finish(self) -> None:
         try:

@@ -6,8 +6,9 @@ import json
 from typing import Any, Final, NamedTuple
 
 from iop import model as m
+from iop.document import JsonObject
 from iop.errors import Failure
-from iop.node.adapters.ollama.messages import Conversation, JsonObject, wrong
+from iop.node.adapters.ollama.messages import Conversation, wrong
 from iop.node.adapters.switches import SWITCHES, said_in
 
 SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty")
@@ -23,8 +24,6 @@ EFFORTS: Final[dict[str, bool | str]] = {
     "max": "max",
 }
 """A word of effort → ``think``."""
-
-UNASKED: Final = m.Thinking()
 
 
 class ChatRequest(NamedTuple):
@@ -59,7 +58,7 @@ def chat_request(
     num_ctx: int,
     *,
     keep_alive: int | str | None = None,
-    thinking: m.Thinking = UNASKED,
+    thinking: m.Thinking = m.UNSET,
 ) -> ChatRequest:
     """Return what to ask for; :raises Failure: ``invalid_value`` with ``param`` where Ollama cannot do it.
 

@@ -6,10 +6,10 @@ import sys
 from typing import Any, Final
 
 from iop import model as m
-from iop.document import compact
+from iop.document import JsonObject, compact
 from iop.errors import Failure
 from iop.node.adapters.errors import failure_in_stream
-from iop.node.adapters.ollama.messages import JsonObject, wrong
+from iop.node.adapters.ollama.messages import wrong
 from iop.node.adapters.ollama.reply import count_of, object_of
 
 _LARGEST: Final = sys.float_info.max

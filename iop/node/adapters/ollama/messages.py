@@ -7,11 +7,10 @@ import re
 from base64 import b64decode
 from typing import Any, Final
 
+from iop.document import JsonObject
 from iop.errors import Failure
 
 _IMAGE: Final = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)
-
-JsonObject = dict[str, Any]
 
 
 def wrong(param: str, what: str) -> Failure:

@@ -25,7 +25,6 @@ from iop.settings import OPENAI_COMPAT_SETTINGS
 STREAMED_UPSTREAM: Final = frozenset({"llama_cpp"})
 """Backends that go on generating after a non-streaming client has left; llama.cpp also writes no null content."""
 
-UNSET: Final = m.Thinking()
 _NORMALIZED: Final = m.HttpRequestHead("POST", m.CHAT)
 
 
@@ -97,7 +96,7 @@ class OpenAICompatAdapter:
             return False
         if request.http.path != m.CHAT:
             return True
-        if request.thinking != UNSET or self._streams_upstream(run):
+        if request.thinking != m.UNSET or self._streams_upstream(run):
             return False
         return self._tools == "native" or not offers_tools(request.input)
 

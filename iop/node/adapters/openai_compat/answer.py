@@ -74,18 +74,12 @@ class PassingAnswer(Attempt):
             self._watch = stream_of(self._path, strip_usage=self._strip and self._assembly is None)
             self._streaming = self._assembly is None
 
-    def block(self, data: bytes) -> None:
-        if self.done.called:
-            return
-        if self._started and self._streaming:  # nearly always
-            data = self._watch.feed(data)
-            if data:
-                self._sink.delta(data)
-        elif 200 <= self._status < 300:
-            self._pass(self._watch.feed(data))
-        else:
-            self._take_error(data)
-            return
+    def _take(self, data: bytes) -> None:
+        data = self._watch.feed(data)
+        if not (self._started and self._streaming):
+            self._pass(data)
+        elif data:  # nearly always
+            self._sink.delta(data)
         if self._watch.failure is not None:
             self._fail(self._watch.failure)
 
@@ -109,7 +103,7 @@ class PassingAnswer(Attempt):
             self._size += len(data)
             self._watch.failure = self._watch.failure or self._assembly.feed(data)
             if self._size > MAX_COLLECTED:
-                self._fail(_too_large())
+                self._too_large()
             return
         if self._collected and (self._started or not self._may_be_cut()):  # a long document begins before its end
             self._say(bytes(self._collected))
@@ -176,17 +170,19 @@ class NormalizedAnswer(TextAttempt):
             self._collected += data
             if _DOCUMENT.match(self._collected) is not None:  # whatever it is called
                 if len(self._collected) > MAX_COLLECTED:
-                    self._fail(_too_large())
+                    self._too_large()
                 return
             self._watch = Stream(strip_usage=False)
             data = bytes(self._collected)
             self._collected.clear()
         self._say(self._reader.feed(self._watch.feed(data)))
         failure = self._watch.failure or self._reader.failure
-        if failure is None and self._reader.held > MAX_COLLECTED:
-            failure = _too_large()
-        if failure is not None and not self.done.called:
+        if self.done.called:
+            return
+        if failure is not None:
             self._fail(failure)
+        elif self._reader.held > MAX_COLLECTED:
+            self._too_large()
 
     def _finish(self) -> None:
         watch, reader = self._watch, self._reader
@@ -229,7 +225,3 @@ def _cut(document: bytes | bytearray) -> Failure | None:
     except (ValueError, RecursionError):
         return Failure("upstream_error", "the backend closed the connection in the middle of its answer")
     return None
-
-
-def _too_large() -> Failure:
-    return Failure("answer_too_large", "the answer is larger than the node may put together")

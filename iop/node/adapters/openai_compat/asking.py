@@ -49,7 +49,7 @@ class Asking:
         self._request = request
         self._lessons = lessons
         self._tools = tools
-        self._fields = fields if request.thinking != m.Thinking() else None
+        self._fields = fields if request.thinking != m.UNSET else None
         self._assembles = assembles
         self._read: Document | None = None
         self._added: dict[str, str] = {}

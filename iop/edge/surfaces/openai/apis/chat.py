@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from iop.document import Document, too_deep
 from iop.edge.surfaces.openai.apis.chat_answer import Chunks, Collected
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import model_of, spliced, streams, wants_usage, with_usage, wrong
+from iop.edge.surfaces.openai.apis.members import (
+    model_of,
+    must_be,
+    read,
+    spliced,
+    streams,
+    wants_usage,
+    with_usage,
+    wrong,
+)
 from iop.errors import Failure
 from iop.http import sse
 
@@ -49,8 +57,7 @@ class ChatRequest(NamedTuple):
     @classmethod
     def parse(cls, body: bytes) -> ChatRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
-        body = body.removeprefix(BOM_UTF8)
-        document = Document.parse(body)
+        body, document = read(body)
         model, messages = model_of(document), document.get("messages")
         if not isinstance(messages, list):
             raise wrong(document, "messages", "a list")
@@ -90,5 +97,4 @@ def _refuse_silence(messages: list[Any]) -> None:
     for number, message in enumerate(messages):
         said = dict(message) if type(message) is tuple else {}
         if said.get("role") == "user" and "content" in said and said["content"] is None:
-            where = f"messages[{number}].content"
-            raise Failure("invalid_value", f"`{where}` must be text, or a list of parts", param=where)
+            raise must_be(f"messages[{number}].content", "text, or a list of parts")

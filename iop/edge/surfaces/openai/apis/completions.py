@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -11,11 +10,12 @@ from iop.document import Document, compact
 from iop.edge.surfaces.openai.apis.chat_answer import usage_object
 from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.members import (
-    is_count,
     model_of,
     plain,
+    read,
     spliced,
     streams,
+    texts_in,
     wants_usage,
     with_usage,
     wrong,
@@ -52,10 +52,9 @@ class CompletionRequest(NamedTuple):
     @classmethod
     def parse(cls, body: bytes) -> CompletionRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
-        body = body.removeprefix(BOM_UTF8)
-        document = Document.parse(body)
+        body, document = read(body)
         model, stream = model_of(document), streams(document)
-        if not _is_prompt(document.get("prompt")):
+        if not texts_in(document.get("prompt")):
             raise wrong(document, "prompt", "a string, a list of strings, or token ids")
         return cls(body, document, model, stream, wants_usage(document) and stream)
 
@@ -102,16 +101,6 @@ class CompletionRequest(NamedTuple):
     def broken(self, failure: Failure, request_id: str) -> bytes:
         """Return the last event of a stream that broke."""
         return sse.event(error_object(failure))
-
-
-def _is_prompt(prompt: Any) -> bool:
-    if isinstance(prompt, str):
-        return True
-    if not isinstance(prompt, list) or not prompt:
-        return False
-    if all(is_count(token) for token in prompt):
-        return True
-    return all(isinstance(p, str) or (isinstance(p, list) and p and all(map(is_count, p))) for p in prompt)
 
 
 class TextChunks:

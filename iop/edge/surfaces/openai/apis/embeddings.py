@@ -11,13 +11,12 @@ import math
 import re
 import struct
 from base64 import b64decode, b64encode
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import is_count, model_of, spliced, wrong
+from iop.edge.surfaces.openai.apis.members import model_of, must_be, read, spliced, texts_in, wrong
 from iop.errors import Failure
 from iop.http import sse
 
@@ -39,14 +38,13 @@ class EmbeddingsRequest(NamedTuple):
     @classmethod
     def parse(cls, body: bytes) -> EmbeddingsRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``."""
-        body = body.removeprefix(BOM_UTF8)
-        document = Document.parse(body)
+        body, document = read(body)
         model, format = model_of(document), document.get("encoding_format")
-        inputs = _count(document.get("input"))
-        if not inputs:
+        inputs = texts_in(document.get("input"))
+        if not inputs or not document.get("input"):
             raise wrong(document, "input", "a string, token ids, or a list of either, and not empty")
         if format not in (None, "float", "base64"):
-            raise Failure("invalid_value", "`encoding_format` must be float or base64", param="encoding_format")
+            raise must_be("encoding_format", "float or base64")
         return cls(body, document, model, inputs, format == "base64")
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:
@@ -117,18 +115,6 @@ class EmbeddingsRequest(NamedTuple):
     def broken(self, failure: Failure, request_id: str) -> bytes:
         """Nothing streams here."""
         return sse.event(error_object(failure))
-
-
-def _count(asked: Any) -> int:
-    """Return how many inputs there are; 0 for what is none."""
-    if isinstance(asked, str):
-        return 1 if asked else 0
-    if not isinstance(asked, list) or not asked:
-        return 0
-    if all(is_count(token) for token in asked):
-        return 1
-    good = all(isinstance(one, str) or (isinstance(one, list) and one and all(map(is_count, one))) for one in asked)
-    return len(asked) if good else 0
 
 
 _NO_USAGE: Final = {"prompt_tokens": 0, "total_tokens": 0}

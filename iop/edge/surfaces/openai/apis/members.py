@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
-from iop.document import Document, too_deep
+from iop.document import Document, JsonObject, too_deep
 from iop.edge.surfaces.openai.apis.shape import Request
 from iop.errors import Failure
 
 
+def read(body: bytes) -> tuple[bytes, Document]:
+    """Return a body without a byte order mark, and what it says; :raises Failure: as :meth:`Document.parse`."""
+    body = body.removeprefix(BOM_UTF8)
+    return body, Document.parse(body)
+
+
 def wrong(document: Document, name: str, what: str) -> Failure:
     """Return what is wrong with a member: that it is not ``what``, or not there."""
-    verb = "must be" if name in document else "is needed, as"
-    return Failure("invalid_value", f"`{name}` {verb} {what}", param=name)
+    if name in document:
+        return must_be(name, what)
+    return Failure("invalid_value", f"`{name}` is needed, as {what}", param=name)
+
+
+def must_be(path: str, what: str) -> Failure:
+    """Return what refuses a request, naming where in it something is not ``what``."""
+    return Failure("invalid_value", f"`{path}` must be {what}", param=path)
 
 
 def model_of(document: Document) -> str:
@@ -58,18 +71,29 @@ def with_usage(document: Document) -> str:
     return '{"include_usage": true}' if inner is None else inner.with_raw({"include_usage": "true"})
 
 
-def is_count(value: Any) -> bool:
-    """Whether a JSON value is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)
+def texts_in(given: Any) -> int:
+    """Return how many texts there are that a model reads one by one, each a string or token ids; 0 for what is none."""
+    if isinstance(given, str):
+        return 1
+    if not isinstance(given, list) or not given:
+        return 0
+    if _are_tokens(given):
+        return 1
+    good = all(isinstance(one, str) or (isinstance(one, list) and one and _are_tokens(one)) for one in given)
+    return len(given) if good else 0
 
 
-def plain(body: bytes) -> dict[str, Any]:
+def _are_tokens(given: list[Any]) -> bool:
+    return all(isinstance(token, int) and not isinstance(token, bool) for token in given)
+
+
+def plain(body: bytes) -> JsonObject:
     """Return a body, known to be a JSON object, as plain values that JSON can say again.
 
     :raises Failure: for a number that would be infinite, for nesting that was scanned from a shallower stack.
     """
     try:
-        made: dict[str, Any] = json.loads(body, parse_float=_finite)
+        made: JsonObject = json.loads(body, parse_float=_finite)
     except RecursionError:
         raise too_deep() from None
     return made

@@ -6,13 +6,12 @@ one than the client means is refused. ``docs/contracts/openai.md`` (Messages).
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
 from iop import model as m
 from iop.document import Document, too_deep
-from iop.edge.surfaces.openai.apis.members import model_of, plain, spliced, wrong
+from iop.edge.surfaces.openai.apis.members import model_of, plain, read, spliced, streams, wrong
 from iop.edge.surfaces.openai.apis.messages_answer import MessagesDocument, MessagesStream
 from iop.edge.surfaces.openai.apis.messages_errors import error_document, error_event
 from iop.edge.surfaces.openai.apis.messages_options import chat_options, schemas_of, thinking_of
@@ -25,13 +24,14 @@ class CountTokensRequest:
 
     :ivar document: the body, as it came.
     :ivar model: the model's name, never empty.
+    :ivar stream: whether the client wants events.
     """
 
-    def __init__(self, body: bytes, document: Document) -> None:
+    def __init__(self, body: bytes, document: Document, stream: bool = False) -> None:
         self.body = body
         self.document = document
         self.model: str = document.get("model")
-        self.stream = False
+        self.stream = stream
 
     @classmethod
     def parse(cls, body: bytes) -> CountTokensRequest:
@@ -67,25 +67,16 @@ class CountTokensRequest:
 
 
 class MessagesRequest(CountTokensRequest):
-    """A question that is to be answered.
-
-    :ivar stream: whether the client wants events.
-    """
-
-    def __init__(self, body: bytes, document: Document) -> None:
-        super().__init__(body, document)
-        self.stream = document.get("stream") is True
+    """A question that is to be answered."""
 
     @classmethod
     def parse(cls, body: bytes) -> MessagesRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``. What it says is read by :meth:`chat` alone."""
         body, document = _checked(body)
-        most, stream = document.get("max_tokens"), document.get("stream")
+        most = document.get("max_tokens")
         if type(most) is not int or most < 1:
             raise wrong(document, "max_tokens", "a whole number above 0")
-        if stream is not None and not isinstance(stream, bool):
-            raise wrong(document, "stream", "true or false")
-        return cls(body, document)
+        return cls(body, document, streams(document))
 
     @property
     def thinking(self) -> m.Thinking:
@@ -112,8 +103,7 @@ def count_document(tokens: int) -> dict[str, Any]:
 
 def _checked(body: bytes) -> tuple[bytes, Document]:
     """Return a body with what every request must have."""
-    body = body.removeprefix(BOM_UTF8)
-    document = Document.parse(body)
+    body, document = read(body)
     model_of(document)
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:

@@ -44,11 +44,6 @@ def error_event(failure: Failure, request_id: str = "") -> bytes:
     return sse.event(error_document(failure, request_id), "error")
 
 
-def wrong(param: str, what: str) -> Failure:
-    """Return what refuses a request, naming the member at fault."""
-    return Failure("invalid_value", f"`{param}` must be {what}", param=param)
-
-
 def unsupported(param: str, why: str) -> Failure:
     """Return what refuses a request for something that only Anthropic's own servers do."""
     return Failure("unsupported_parameter", f"`{param}`: {why}", param=param)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from iop import model as m
-from iop.edge.surfaces.openai.apis.messages_errors import unsupported, wrong
-
-JsonObject = dict[str, Any]
+from iop.document import JsonObject
+from iop.edge.surfaces.openai.apis.members import must_be
+from iop.edge.surfaces.openai.apis.messages_errors import unsupported
 
 _ELSEWHERE: Final = {
     "mcp_servers": "this gateway connects to no MCP server on a model's behalf",
@@ -43,7 +43,7 @@ def chat_options(asked: JsonObject) -> JsonObject:
             made[name] = _number(asked[name], name)
     stop = asked.get("stop_sequences")
     if stop is not None and not (isinstance(stop, list) and all(isinstance(each, str) for each in stop)):
-        raise wrong("stop_sequences", "a list of strings")
+        raise must_be("stop_sequences", "a list of strings")
     if stop:
         made["stop"] = stop
     user = _object(asked, "metadata").get("user_id")
@@ -64,11 +64,11 @@ def thinking_of(asked: Mapping[str, Any]) -> m.Thinking:
     if kind == "enabled":
         budget = wish.get("budget_tokens")
         if type(budget) is not int or not 0 < budget <= _MOST_TOKENS:
-            raise wrong("thinking.budget_tokens", f"a whole number from 1 to {_MOST_TOKENS}")
+            raise must_be("thinking.budget_tokens", f"a whole number from 1 to {_MOST_TOKENS}")
         return m.Thinking("on", budget)
     if wish and kind not in ("adaptive", "between_tools"):
-        raise wrong("thinking.type", "enabled, disabled, adaptive or between_tools")
-    return m.Thinking()
+        raise must_be("thinking.type", "enabled, disabled, adaptive or between_tools")
+    return m.UNSET
 
 
 def schemas_of(tools: Any) -> JsonObject:
@@ -82,7 +82,7 @@ def _output(asked: JsonObject) -> JsonObject:
     config = _object(asked, "output_config")
     effort = config.get("effort")
     if effort is not None and effort not in _EFFORTS:
-        raise wrong("output_config.effort", f"one of {', '.join(_EFFORTS)}")
+        raise must_be("output_config.effort", f"one of {', '.join(_EFFORTS)}")
     if effort not in (None, _USUAL_EFFORT) and thinking_of(asked).mode != "off":
         made["reasoning_effort"] = effort
     path, wanted = "output_config.format", config.get("format")
@@ -90,9 +90,9 @@ def _output(asked: JsonObject) -> JsonObject:
         path, wanted = "output_format", asked.get("output_format")  # its name before
     if wanted is not None:
         if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
-            raise wrong(f"{path}.type", "json_schema")
+            raise must_be(f"{path}.type", "json_schema")
         if not isinstance(wanted.get("schema"), dict):
-            raise wrong(f"{path}.schema", "a JSON Schema")
+            raise must_be(f"{path}.schema", "a JSON Schema")
         schema = {"name": "answer", "schema": wanted["schema"], "strict": True}
         made["response_format"] = {"type": "json_schema", "json_schema": schema}
     return made
@@ -107,13 +107,13 @@ def _tools(asked: JsonObject) -> JsonObject:
     if tools is None:
         tools = []
     if not isinstance(tools, list):
-        raise wrong("tools", "a list")
+        raise must_be("tools", "a list")
     functions: list[JsonObject] = []
     dropped: set[str] = set()
     for number, tool in enumerate(tools):
         path = f"tools[{number}]"
         if not isinstance(tool, dict):
-            raise wrong(path, "an object")
+            raise must_be(path, "an object")
         if _custom(tool):
             functions.append(_function(tool, path))
         elif isinstance(tool.get("name"), str):
@@ -137,9 +137,9 @@ def _custom(tool: JsonObject) -> bool:
 def _function(tool: JsonObject, path: str) -> JsonObject:
     name, schema = tool.get("name"), tool.get("input_schema")
     if not isinstance(name, str) or not name:
-        raise wrong(f"{path}.name", "a non-empty string")
+        raise must_be(f"{path}.name", "a non-empty string")
     if not isinstance(schema, dict):
-        raise wrong(f"{path}.input_schema", "a JSON Schema")
+        raise must_be(f"{path}.input_schema", "a JSON Schema")
     made: JsonObject = {"name": name}
     if isinstance(tool.get("description"), str):
         made["description"] = tool["description"]
@@ -158,9 +158,9 @@ def _choice(choice: JsonObject, names: set[str], dropped: set[str]) -> Any:
     if kind in ("auto", "any", "none"):
         return "required" if kind == "any" else kind
     if kind != "tool":
-        raise wrong("tool_choice.type", "auto, any, tool or none")
+        raise must_be("tool_choice.type", "auto, any, tool or none")
     if not isinstance(name, str) or name not in names | dropped:
-        raise wrong("tool_choice.name", "the name of one of `tools`")
+        raise must_be("tool_choice.name", "the name of one of `tools`")
     if name not in names:
         raise unsupported("tool_choice.name", "this tool is Anthropic's own, and no model here has it")
     return {"type": "function", "function": {"name": name}}
@@ -175,11 +175,11 @@ def _object(asked: Mapping[str, Any], name: str) -> JsonObject:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise wrong(name, "an object")
+        raise must_be(name, "an object")
     return value
 
 
 def _number(value: Any, name: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong(name, "a number")
+        raise must_be(name, "a number")
     return value

@@ -17,9 +17,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from iop.edge.surfaces.openai.apis.messages_errors import wrong
-
-JsonObject = dict[str, Any]
+from iop.document import JsonObject
+from iop.edge.surfaces.openai.apis.members import must_be
 
 _PARAGRAPH: Final = "\n\n"
 
@@ -49,7 +48,7 @@ def _system(content: Any, path: str) -> str:
         if block["type"] == "text":
             texts.append(_string(block, "text", where))
         elif block["type"] not in ("tool_addition", "tool_removal"):  # every tool is offered from the beginning
-            raise wrong(f"{where}.type", "text")
+            raise must_be(f"{where}.type", "text")
     if texts:
         texts[0] = _BILLING.sub("", texts[0])
     return _PARAGRAPH.join(filter(None, texts))
@@ -83,7 +82,7 @@ class _Conversation:
 
     def take(self, turn: Any, path: str) -> None:
         if not isinstance(turn, dict):
-            raise wrong(path, "an object")
+            raise must_be(path, "an object")
         role, content = turn.get("role"), turn.get("content")
         if role == "user":
             self._user(content, f"{path}.content")
@@ -92,7 +91,7 @@ class _Conversation:
         elif role == "system":
             self._amid(_system(content, f"{path}.content"))
         else:
-            raise wrong(f"{path}.role", "user, assistant or system")
+            raise must_be(f"{path}.role", "user, assistant or system")
 
     def _amid(self, text: str) -> None:
         if self.messages:
@@ -165,7 +164,7 @@ class _Conversation:
             elif kind == "compaction":
                 text += block["content"] if isinstance(block.get("content"), str) else ""
             elif kind not in _DROPPED and not kind.endswith("_tool_result"):
-                raise wrong(f"{where}.type", "text, thinking, redacted_thinking or tool_use")
+                raise must_be(f"{where}.type", "text, thinking, redacted_thinking or tool_use")
             apart = kind != "text"
         message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
         if any(thoughts):
@@ -180,7 +179,7 @@ class _Conversation:
 def _call(block: JsonObject, path: str) -> JsonObject:
     input = block.get("input")
     if not isinstance(input, dict | None):
-        raise wrong(f"{path}.input", "an object")
+        raise must_be(f"{path}.input", "an object")
     arguments = json.dumps(input or {}, ensure_ascii=False, separators=(",", ":"))
     function = {"name": _string(block, "name", path, least=1), "arguments": arguments}
     return {"id": _string(block, "id", path, least=1), "type": "function", "function": function}
@@ -195,13 +194,13 @@ def _blocks(content: Any, path: str) -> Iterator[tuple[JsonObject, str]]:
         yield {"type": "text", "text": content}, path
         return
     if not isinstance(content, list):
-        raise wrong(path, "a string or a list of blocks")
+        raise must_be(path, "a string or a list of blocks")
     for number, block in enumerate(content):
         where = f"{path}[{number}]"
         if not isinstance(block, dict):
-            raise wrong(where, "a block")
+            raise must_be(where, "a block")
         if not isinstance(block.get("type"), str):
-            raise wrong(f"{where}.type", "a string")
+            raise must_be(f"{where}.type", "a string")
         yield block, where
 
 
@@ -223,7 +222,7 @@ def _parts(block: JsonObject, path: str) -> list[JsonObject]:
         return [_text(_lines(block.get("title"), block.get("source"))), *found]
     if kind == "tool_reference":
         return [_text(_string(block, "tool_name", path))]
-    raise wrong(f"{path}.type", "text, image, document, search_result or tool_result")
+    raise must_be(f"{path}.type", "text, image, document, search_result or tool_result")
 
 
 def _image(source: JsonObject, path: str) -> JsonObject:
@@ -233,7 +232,7 @@ def _image(source: JsonObject, path: str) -> JsonObject:
     elif kind == "url":
         url = _string(source, "url", path)
     else:
-        raise wrong(f"{path}.type", "base64 or url")
+        raise must_be(f"{path}.type", "base64 or url")
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -245,21 +244,21 @@ def _document(block: JsonObject, path: str) -> list[JsonObject]:
     elif source.get("type") == "content":
         parts = _all_parts(source.get("content"), f"{where}.content")
     else:
-        raise wrong(f"{where}.type", "text or content: no model here reads a document in another form")
+        raise must_be(f"{where}.type", "text or content: no model here reads a document in another form")
     return [_text(head), *parts] if head else parts
 
 
 def _source(block: JsonObject, path: str) -> JsonObject:
     source = block.get("source")
     if not isinstance(source, dict):
-        raise wrong(f"{path}.source", "an object")
+        raise must_be(f"{path}.source", "an object")
     return source
 
 
 def _string(block: JsonObject, name: str, path: str, *, least: int = 0) -> str:
     value = block.get(name)
     if not isinstance(value, str) or len(value) < least:
-        raise wrong(f"{path}.{name}", "a non-empty string" if least else "a string")
+        raise must_be(f"{path}.{name}", "a non-empty string" if least else "a string")
     return value
 
 

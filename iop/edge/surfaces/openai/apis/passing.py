@@ -7,13 +7,12 @@ The body is JSON, or a form (``multipart/form-data``) with a field ``model``; it
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from iop.document import Document
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import model_of, spliced
+from iop.edge.surfaces.openai.apis.members import model_of, read, spliced
 from iop.errors import Failure
 from iop.http import sse
 
@@ -58,8 +57,7 @@ class PassingRequest(NamedTuple):
             if not model:
                 raise Failure("invalid_value", "the form's field `model` must be text", param="model")
             return cls(body, _NOTHING, model, False, (start, end))
-        body = body.removeprefix(BOM_UTF8)
-        document = Document.parse(body)
+        body, document = read(body)
         return cls(body, document, model_of(document), document.get("stream") is True)
 
     def native(self, target: str, changes: Mapping[str, str]) -> bytes:

@@ -6,17 +6,16 @@ nothing here.
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from iop.document import Document
+from iop.document import Document, JsonObject
 from iop.edge.surfaces.openai.apis.errors import error_object
-from iop.edge.surfaces.openai.apis.members import model_of, plain, spliced, wrong
+from iop.edge.surfaces.openai.apis.members import model_of, must_be, plain, read, spliced, wrong
 from iop.edge.surfaces.openai.apis.responses_answer import Frame, ResponsesDocument, ResponsesStream, event_bytes
 from iop.edge.surfaces.openai.apis.responses_input import item_references, messages_of
-from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
+from iop.edge.surfaces.openai.apis.responses_tools import Tools
 from iop.errors import Failure
 
 _STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt")
@@ -79,8 +78,7 @@ class ResponsesRequest:
     @classmethod
     def parse(cls, body: bytes) -> ResponsesRequest:
         """Read it; :raises Failure: ``invalid_json``, ``invalid_value``, ``unsupported_parameter``."""
-        body = body.removeprefix(BOM_UTF8)
-        document = Document.parse(body)
+        body, document = read(body)
         model, given = model_of(document), document.get("input")
         _refuse_state(document, given)
         if not isinstance(given, str | list):
@@ -96,13 +94,13 @@ class ResponsesRequest:
         kept = {"store": "false"} if self.document.get("store") is True else {}
         return spliced(self, target, {**kept, **changes})
 
-    def chat(self) -> Json:
+    def chat(self) -> JsonObject:
         """Return the same question as a chat request, ``stream`` left out.
 
         :raises Failure: ``invalid_value``, ``unsupported_parameter``: for what a chat cannot say.
         """
         asked = self._asked
-        made: Json = {"model": self.model, "messages": messages_of(asked.get("instructions"), asked["input"])}
+        made: JsonObject = {"model": self.model, "messages": messages_of(asked.get("instructions"), asked["input"])}
         if all(message["role"] == "system" for message in made["messages"]) and not messages_of(None, asked["input"]):
             raise Failure("invalid_value", "`input` has nothing in it that a model could answer", param="input")
         made.update(self._tools.chat)
@@ -128,7 +126,7 @@ class ResponsesRequest:
         seal = _ENCRYPTED in (self._asked.get("include") or ())
         return made(id, Frame(id, created, self._asked), self._tools, seal=seal)
 
-    def error(self, failure: Failure, request_id: str) -> Json:
+    def error(self, failure: Failure, request_id: str) -> JsonObject:
         """Return the document of a failure; what a chat request calls otherwise is called as it is here."""
         document = error_object(failure)
         param = document["error"]["param"]
@@ -149,7 +147,7 @@ class ResponsesRequest:
         return event_bytes(Frame(request_id, 0, asked).failed(failure, []), 0)
 
     @cached_property
-    def _asked(self) -> Json:
+    def _asked(self) -> JsonObject:
         """The request as plain values; :raises Failure: for what could not be said again."""
         return plain(self.body)
 
@@ -169,7 +167,7 @@ def _refuse_state(document: Document, given: Any) -> None:
         raise Failure("unsupported_parameter", message, param=f"input[{number}]")
 
 
-def _response_format(form: Any) -> Json | None:
+def _response_format(form: Any) -> JsonObject | None:
     """Return ``text.format`` as chat has it; None for plain text."""
     if form is None:
         return None
@@ -179,7 +177,6 @@ def _response_format(form: Any) -> Json | None:
     if kind == "json_object":
         return {"type": "json_object"}
     if kind != "json_schema":
-        what = "an object of type text, json_object or json_schema"
-        raise Failure("invalid_value", f"`text.format` must be {what}", param="text.format")
+        raise must_be("text.format", "an object of type text, json_object or json_schema")
     members = ("name", "description", "schema", "strict")
     return {"type": "json_schema", "json_schema": {name: form[name] for name in members if form.get(name) is not None}}

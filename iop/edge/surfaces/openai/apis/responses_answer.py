@@ -9,18 +9,18 @@ import math
 from typing import Any, Final
 
 from iop import model as m
-from iop.document import compact
+from iop.document import JsonObject, compact
 from iop.edge.surfaces.openai.apis.errors import public_code
 from iop.edge.surfaces.openai.apis.reading import Reading, grown
 from iop.edge.surfaces.openai.apis.responses_output import Output
-from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
+from iop.edge.surfaces.openai.apis.responses_tools import Tools
 from iop.errors import Failure
 from iop.http import sse
 
 _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why an answer is incomplete, by the finish reason. Every other reason is an end."""
 
-_ECHOED: Final[Json] = {
+_ECHOED: Final[JsonObject] = {
     "frequency_penalty": 0,
     "instructions": None,
     "max_output_tokens": None,
@@ -59,7 +59,7 @@ class Frame:
     :param asked: the request.
     """
 
-    def __init__(self, id: str, created: int, asked: Json) -> None:
+    def __init__(self, id: str, created: int, asked: JsonObject) -> None:
         text, reasoning = asked.get("text") or {}, asked.get("reasoning") or {}
         echo = {name: default if asked.get(name) is None else asked[name] for name, default in _ECHOED.items()}
         self._head = {"id": f"resp_{id}", "object": "response", "created_at": created, "model": asked["model"]}
@@ -74,12 +74,12 @@ class Frame:
     def response(
         self,
         status: str,
-        output: list[Json],
+        output: list[JsonObject],
         *,
         usage: m.Usage | None = None,
         cut: str | None = None,
         failure: Failure | None = None,
-    ) -> Json:
+    ) -> JsonObject:
         """Return the whole object; ``cut`` is why it is incomplete."""
         return {
             **self._head,
@@ -91,7 +91,7 @@ class Frame:
             **self._tail,
         }
 
-    def failed(self, failure: Failure, output: list[Json]) -> Json:
+    def failed(self, failure: Failure, output: list[JsonObject]) -> JsonObject:
         """Return the event that ends a stream that broke, without its number."""
         return {"type": "response.failed", "response": self.response("failed", output, failure=failure)}
 
@@ -112,7 +112,7 @@ class _Answer:
     def started(self, start: m.Start) -> None:
         self.reading.started(start)
 
-    def delta(self, delta: m.Delta) -> list[Json]:
+    def delta(self, delta: m.Delta) -> list[JsonObject]:
         """Return the events of a piece; :raises Failure: ``answer_too_large``."""
         self._size = grown(self._size, delta)
         events = self.output.reasoning(delta.reasoning)
@@ -120,7 +120,7 @@ class _Answer:
             events += self.output.piece(piece)
         return events
 
-    def completed(self, complete: m.Complete) -> tuple[list[Json], Json]:
+    def completed(self, complete: m.Complete) -> tuple[list[JsonObject], JsonObject]:
         """Return the last events of items, and the response; :raises Failure: for an adapter's nonsense."""
         left, reason = self.reading.last(complete)
         events = [event for piece in left for event in self.output.piece(piece)]
@@ -166,7 +166,7 @@ class ResponsesStream:
         """Return how the stream ends that broke. An item that is open stays so: an agent takes only whole ones."""
         return self._said([self._frame.failed(failure, self._answer.output.so_far())])
 
-    def _said(self, events: list[Json]) -> bytes:
+    def _said(self, events: list[JsonObject]) -> bytes:
         if events and self._number == 0:
             response = self._frame.response("in_progress", [])
             opening = ("response.created", "response.in_progress")
@@ -201,7 +201,7 @@ class ResponsesDocument:
         return compact(self._answer.completed(complete)[1])
 
 
-def usage_object(usage: m.Usage) -> Json:
+def usage_object(usage: m.Usage) -> JsonObject:
     """Return a usage as this API shows it: with both details, and 0 for what the backend did not count."""
     read, written = usage.input_tokens or 0, usage.output_tokens or 0
     return {
@@ -213,7 +213,7 @@ def usage_object(usage: m.Usage) -> Json:
     }
 
 
-def event_bytes(event: Json, number: int) -> bytes:
+def event_bytes(event: JsonObject, number: int) -> bytes:
     """Return an event with its number; its name says its type once more."""
     return sse.event({**event, "sequence_number": number}, event["type"])
 
@@ -223,7 +223,7 @@ def _told(tool: Any) -> Any:
     return {**_FUNCTION, **tool} if isinstance(tool, dict) and tool.get("type") == "function" else tool
 
 
-def _error(failure: Failure) -> Json:
+def _error(failure: Failure) -> JsonObject:
     """Return what a response says of its failure. Agents read from the message when to come again."""
     code, message = public_code(failure) or "server_error", failure.message
     if code == "rate_limit_exceeded" and failure.retry_after_ms > 0:

@@ -10,7 +10,9 @@ import base64
 import binascii
 from typing import Any, Final
 
-from iop.edge.surfaces.openai.apis.responses_tools import Json, chat_name, freeform
+from iop.document import JsonObject
+from iop.edge.surfaces.openai.apis.members import must_be
+from iop.edge.surfaces.openai.apis.responses_tools import chat_name, freeform
 from iop.errors import Failure
 
 _SEALED: Final = "iop1:"
@@ -36,7 +38,7 @@ def unsealed(content: Any) -> str:
         return ""
 
 
-def messages_of(instructions: str | None, given: str | list[Any]) -> list[Json]:
+def messages_of(instructions: str | None, given: str | list[Any]) -> list[JsonObject]:
     """Return a request's messages; :raises Failure: ``invalid_value``, ``unsupported_parameter``."""
     messages = _Messages()
     if instructions:
@@ -47,7 +49,7 @@ def messages_of(instructions: str | None, given: str | list[Any]) -> list[Json]:
     for number, item in enumerate(given):
         where = f"input[{number}]"
         if not isinstance(item, dict):
-            raise _wrong(where, "an object")
+            raise must_be(where, "an object")
         messages.read(item, where)
     return messages.whole()
 
@@ -59,20 +61,20 @@ class _Messages:
     """
 
     def __init__(self) -> None:
-        self.made: list[Json] = []
+        self.made: list[JsonObject] = []
         self._instructions: list[str] = []  # of the first message
         self._reasoning: list[str] = []  # before the turn that it belongs to
         self._said: list[str] = []  # in the assistant's turn that may go on
         self._thought: list[str] = []  # likewise
 
-    def whole(self) -> list[Json]:
+    def whole(self) -> list[JsonObject]:
         """Return all of them, when there are no more."""
         self._settle()
         if self._instructions:
             self.made[0] = {"role": "system", "content": "\n\n".join(self._instructions)}
         return self.made
 
-    def read(self, item: Json, where: str) -> None:
+    def read(self, item: JsonObject, where: str) -> None:
         """Take an item in; what only the API's own host understands is passed over."""
         kind = item.get("type", "message" if "role" in item else None)
         if kind == "message":
@@ -84,9 +86,9 @@ class _Messages:
         elif kind == "reasoning":
             self._reasoning.append(_reasoning(item))
         elif not isinstance(kind, str):
-            raise _wrong(f"{where}.type", "a string")
+            raise must_be(f"{where}.type", "a string")
 
-    def add(self, message: Json) -> None:
+    def add(self, message: JsonObject) -> None:
         """Append a message that is nobody's answer; instructions at the beginning are one."""
         self._reasoning = []
         self._settle()
@@ -99,10 +101,10 @@ class _Messages:
                 self._instructions = [content]
         self.made.append(message)
 
-    def _message(self, item: Json, where: str) -> None:
+    def _message(self, item: JsonObject, where: str) -> None:
         role = item.get("role")
         if role not in _ROLES:
-            raise _wrong(f"{where}.role", "one of " + ", ".join(_ROLES))
+            raise must_be(f"{where}.role", "one of " + ", ".join(_ROLES))
         content = _content(item.get("content"), f"{where}.content", "" if role == "assistant" else "\n")
         if role != "assistant":
             self.add({"role": "system" if role == "developer" else role, "content": content})
@@ -113,24 +115,24 @@ class _Messages:
         else:
             self._said, turn["content"] = [], content
 
-    def _call(self, item: Json, where: str, *, custom: bool) -> None:
+    def _call(self, item: JsonObject, where: str, *, custom: bool) -> None:
         said = item.get("input" if custom else "arguments")
         for name, value in (("call_id", item.get("call_id")), ("name", item.get("name"))):
             if not isinstance(value, str) or not value:
-                raise _wrong(f"{where}.{name}", "a non-empty string")
+                raise must_be(f"{where}.{name}", "a non-empty string")
         if not isinstance(said, str):
-            raise _wrong(f"{where}.{'input' if custom else 'arguments'}", "a string")
+            raise must_be(f"{where}.{'input' if custom else 'arguments'}", "a string")
         function = {"name": chat_name(item), "arguments": freeform(said) if custom else said}
         calls = self._turn(more=True).setdefault("tool_calls", [])
         calls.append({"id": item["call_id"], "type": "function", "function": function})
 
-    def _output(self, item: Json, where: str) -> None:
+    def _output(self, item: JsonObject, where: str) -> None:
         if not isinstance(item.get("call_id"), str):
-            raise _wrong(f"{where}.call_id", "a string")
+            raise must_be(f"{where}.call_id", "a string")
         content = _content(item.get("output"), f"{where}.output", "\n")
         self.add({"role": "tool", "tool_call_id": item["call_id"], "content": content})
 
-    def _turn(self, *, more: bool) -> Json:
+    def _turn(self, *, more: bool) -> JsonObject:
         """Return the assistant's message that goes on (``more``) or begins, with the reasoning before it."""
         if not more or not self.made or self.made[-1]["role"] != "assistant":
             self._settle()
@@ -148,7 +150,7 @@ class _Messages:
         self._said, self._thought = [], []
 
 
-def _reasoning(item: Json) -> str:
+def _reasoning(item: JsonObject) -> str:
     """Return what an earlier reasoning says, from wherever it is told most fully."""
     own = _texts(item.get("content"), "reasoning_text", "")
     return own or unsealed(item.get("encrypted_content")) or _texts(item.get("summary"), "summary_text", "\n\n")
@@ -159,24 +161,24 @@ def _texts(parts: Any, kind: str, between: str) -> str:
     return between.join(str(part.get("text") or "") for part in found if part.get("type") == kind)
 
 
-def _content(content: Any, where: str, between: str) -> str | list[Json]:
+def _content(content: Any, where: str, between: str) -> str | list[JsonObject]:
     """Return a message's content: a text, where it is nothing but texts, since that is understood everywhere."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise _wrong(where, "text, or a list of parts")
+        raise must_be(where, "text, or a list of parts")
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]
     if all(part["type"] == "text" for part in parts):
         return between.join(part["text"] for part in parts)
     return parts
 
 
-def _part(part: Any, where: str) -> Json:
+def _part(part: Any, where: str) -> JsonObject:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("input_text", "output_text", "text", "refusal"):
         text = part.get("refusal" if kind == "refusal" else "text")
         if not isinstance(text, str):
-            raise _wrong(f"{where}.{'refusal' if kind == 'refusal' else 'text'}", "a string")
+            raise must_be(f"{where}.{'refusal' if kind == 'refusal' else 'text'}", "a string")
         return {"type": "text", "text": text}
     if kind == "input_image":
         return _image(part, where)
@@ -184,21 +186,17 @@ def _part(part: Any, where: str) -> Json:
         return {"type": "input_audio", "input_audio": part["input_audio"]}
     if kind == "input_file":
         raise Failure("unsupported_parameter", f"`{where}`: files are not taken here; send their text", param=where)
-    raise _wrong(where, "a part of a known `type`")
+    raise must_be(where, "a part of a known `type`")
 
 
-def _image(part: Json, where: str) -> Json:
+def _image(part: JsonObject, where: str) -> JsonObject:
     if part.get("file_id") is not None:
         message = f"`{where}.file_id`: no files are kept here; send `image_url`, which may be a data URL"
         raise Failure("unsupported_parameter", message, param=f"{where}.file_id")
     if not isinstance(part.get("image_url"), str):
-        raise _wrong(f"{where}.image_url", "a string")
+        raise must_be(f"{where}.image_url", "a string")
     detail = {"detail": part["detail"]} if isinstance(part.get("detail"), str) else {}
     return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
-
-
-def _wrong(where: str, what: str) -> Failure:
-    return Failure("invalid_value", f"`{where}` must be {what}", param=where)
 
 
 def item_references(given: Any) -> list[int]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from iop.document import JsonObject
 from iop.edge.surfaces.openai.apis.responses_input import sealed
-from iop.edge.surfaces.openai.apis.responses_tools import Json, Tools
+from iop.edge.surfaces.openai.apis.responses_tools import Tools
 
 
 class _Kind(NamedTuple):
@@ -25,13 +26,13 @@ class _Kind(NamedTuple):
     """
 
     prefix: str
-    frame: Json
+    frame: JsonObject
     parts: str
-    part: Json
+    part: JsonObject
     counter: str
     part_event: str
     text_event: str
-    extra: Json
+    extra: JsonObject
 
 
 _MESSAGE: Final = _Kind(
@@ -76,18 +77,18 @@ class _Text:
         self._at = {"item_id": self._id, "output_index": index, kind.counter: 0}
         self._pieces: list[str] = []
 
-    def begin(self) -> list[Json]:
+    def begin(self) -> list[JsonObject]:
         kind = self.kind
         return [
             _item_event("added", self._index, self._item("in_progress", [])),
             {"type": f"{kind.part_event}.added", **self._at, "part": {**kind.part, "text": ""}},
         ]
 
-    def add(self, text: str) -> Json:
+    def add(self, text: str) -> JsonObject:
         self._pieces.append(text)
         return {"type": f"{self.kind.text_event}.delta", **self._at, "delta": text, **self.kind.extra}
 
-    def end(self, status: str) -> tuple[Json, list[Json]]:
+    def end(self, status: str) -> tuple[JsonObject, list[JsonObject]]:
         """Return the item, and the events that close it."""
         kind, item = self.kind, self.whole(status)
         (part,) = item[kind.parts]
@@ -97,13 +98,13 @@ class _Text:
             _item_event("done", self._index, item),
         ]
 
-    def whole(self, status: str) -> Json:
+    def whole(self, status: str) -> JsonObject:
         """Return the item with all that was said so far."""
         text = "".join(self._pieces)
         item = self._item(status, [{**self.kind.part, "text": text}])
         return {**item, "encrypted_content": sealed(text)} if self._seal else item
 
-    def _item(self, status: str, parts: list[Json]) -> Json:
+    def _item(self, status: str, parts: list[JsonObject]) -> JsonObject:
         item = {"id": self._id, **self.kind.frame, self.kind.parts: parts}
         return {**item, "status": status} if self.kind is _MESSAGE else item
 
@@ -117,21 +118,21 @@ class Output:
     """
 
     def __init__(self, id: str, tools: Tools, *, seal: bool) -> None:
-        self.items: list[Json] = []
+        self.items: list[JsonObject] = []
         self._id = id
         self._tools = tools
         self._seal = seal
         self._open: _Text | None = None
 
-    def reasoning(self, text: str) -> list[Json]:
+    def reasoning(self, text: str) -> list[JsonObject]:
         """Add to what the model thinks; return the events of it, as all of these do."""
         return self._text(_REASONING, text) if text else []
 
-    def piece(self, piece: str | Json) -> list[Json]:
+    def piece(self, piece: str | JsonObject) -> list[JsonObject]:
         """Add a text, or a chat's tool call."""
         return self._text(_MESSAGE, piece) if isinstance(piece, str) else self._call(piece)
 
-    def close(self, status: str = "completed") -> list[Json]:
+    def close(self, status: str = "completed") -> list[JsonObject]:
         """End the item that is being written, if one is."""
         if self._open is None:
             return []
@@ -140,12 +141,12 @@ class Output:
         self.items.append(item)
         return events
 
-    def so_far(self) -> list[Json]:
+    def so_far(self) -> list[JsonObject]:
         """Return the items, also the one that nobody will end."""
         return self.items if self._open is None else [*self.items, self._open.whole("incomplete")]
 
-    def _text(self, kind: _Kind, text: str) -> list[Json]:
-        begun: list[Json] = []
+    def _text(self, kind: _Kind, text: str) -> list[JsonObject]:
+        begun: list[JsonObject] = []
         if self._open is None or self._open.kind is not kind:
             begun = self.close()
             seal = self._seal and kind is _REASONING
@@ -153,7 +154,7 @@ class Output:
             begun += self._open.begin()
         return [*begun, self._open.add(text)] if text else begun
 
-    def _call(self, call: Json) -> list[Json]:
+    def _call(self, call: JsonObject) -> list[JsonObject]:
         events, index = self.close(), len(self.items)
         made = self._tools.item(call)
         prefix, member, told = _CALLED_WITH[made["type"]]
@@ -169,5 +170,5 @@ class Output:
         return events
 
 
-def _item_event(what: str, index: int, item: Json) -> Json:
+def _item_event(what: str, index: int, item: JsonObject) -> JsonObject:
     return {"type": f"response.output_item.{what}", "output_index": index, "item": item}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
+from iop.document import JsonObject
+from iop.edge.surfaces.openai.apis.members import must_be
 from iop.errors import Failure
-
-Json = dict[str, Any]
 
 _FREEFORM: Final = {
     "type": "object",
@@ -36,9 +36,9 @@ class Tool(NamedTuple):
     name: str
     namespace: str
     custom: bool
-    function: Json
+    function: JsonObject
 
-    def item(self, call: Json) -> Json:
+    def item(self, call: JsonObject) -> JsonObject:
         """Return a chat's call of it as an item, which has no id and no status yet."""
         made = _call_item(call, self.name, self.custom)
         return {**made, "namespace": self.namespace} if self.namespace else made
@@ -52,7 +52,7 @@ class Tools(NamedTuple):
     """
 
     offered: dict[str, Tool]
-    choice: str | Json | None
+    choice: str | JsonObject | None
 
     @classmethod
     def parse(cls, tools: list[Any] | None, choice: Any) -> Tools:
@@ -64,26 +64,28 @@ class Tools(NamedTuple):
         return _choose(offered, choice)
 
     @property
-    def chat(self) -> Json:
+    def chat(self) -> JsonObject:
         """The members of a chat request: none where nothing is offered."""
         if not self.offered:
             return {}
-        made: Json = {"tools": [{"type": "function", "function": tool.function} for tool in self.offered.values()]}
+        made: JsonObject = {
+            "tools": [{"type": "function", "function": tool.function} for tool in self.offered.values()]
+        }
         return made if self.choice is None else {**made, "tool_choice": self.choice}
 
     @property
-    def schemas(self) -> Json:
+    def schemas(self) -> JsonObject:
         """The JSON Schemas of the parameters, by the name that chat has."""
         return {name: tool.function.get("parameters") or {} for name, tool in self.offered.items()}
 
-    def item(self, call: Json) -> Json:
+    def item(self, call: JsonObject) -> JsonObject:
         """Return a chat's call as an item: of the tool that it names, or of a function that nobody offered."""
         name = call["function"]["name"]
         tool = self.offered.get(name)
         return _call_item(call, name, False) if tool is None else tool.item(call)
 
 
-def chat_name(item: Json) -> str:
+def chat_name(item: JsonObject) -> str:
     """Return how chat calls the tool of a call, or of a choice."""
     name, namespace = str(item.get("name") or ""), item.get("namespace")
     return f"{namespace}.{name}" if namespace else name
@@ -94,7 +96,7 @@ def freeform(text: str) -> str:
     return json.dumps({"input": text}, ensure_ascii=False)
 
 
-def _call_item(call: Json, name: str, custom: bool) -> Json:
+def _call_item(call: JsonObject, name: str, custom: bool) -> JsonObject:
     arguments = call["function"]["arguments"]
     if custom:
         return {"type": "custom_tool_call", "call_id": call["id"], "name": name, "input": _text_of(arguments)}
@@ -114,29 +116,29 @@ def _text_of(arguments: str) -> str:
 def _read(tool: Any, where: str, namespace: str = "") -> list[Tool]:
     """Return what is offered by an element of ``tools``: nothing by what the API's host would run."""
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
-        raise Failure("invalid_value", f"`{where}` must be an object with a `type`", param=where)
+        raise must_be(where, "an object with a `type`")
     kind = tool["type"]
     if kind not in ("function", "custom", "namespace"):
         return []
     name = tool.get("name")
     if not isinstance(name, str) or not name:
-        raise Failure("invalid_value", f"`{where}.name` must be a non-empty string", param=f"{where}.name")
+        raise must_be(f"{where}.name", "a non-empty string")
     if kind == "namespace":
         inner = tool.get("tools")
         if not isinstance(inner, list) or namespace:
-            raise Failure("invalid_value", f"`{where}` must be a namespace with a list of tools", param=where)
+            raise must_be(where, "a namespace with a list of tools")
         return [each for at, one in enumerate(inner) for each in _read(one, f"{where}.tools[{at}]", name)]
     known = _custom(tool) if kind == "custom" else {k: tool[k] for k in _FUNCTION_MEMBERS if tool.get(k) is not None}
     return [Tool(name, namespace, kind == "custom", {"name": f"{namespace}.{name}" if namespace else name, **known})]
 
 
-def _custom(tool: Json) -> Json:
+def _custom(tool: JsonObject) -> JsonObject:
     """A grammar cannot be enforced here; the model is told it."""
     told = [tool["description"]] if isinstance(tool.get("description"), str) else []
     form = tool.get("format")
     if isinstance(form, dict) and isinstance(form.get("definition"), str):
         told.append(f"`input` is a text by this grammar ({form.get('syntax', 'lark')}):\n{form['definition']}")
-    made: Json = {"description": "\n\n".join(told)} if told else {}
+    made: JsonObject = {"description": "\n\n".join(told)} if told else {}
     return {**made, "parameters": _FREEFORM}
 
 
@@ -159,8 +161,7 @@ def _choose(offered: dict[str, Tool], choice: Any) -> Tools:
         return _choose({name: tool for name, tool in offered.items() if name in names}, choice.get("mode", "auto"))
     if isinstance(kind, str):
         raise _unsupported("a function or a custom tool")
-    what = "auto, none, required, or an object with a `type`"
-    raise Failure("invalid_value", f"`tool_choice` must be {what}", param="tool_choice")
+    raise must_be("tool_choice", "auto, none, required, or an object with a `type`")
 
 
 def _unsupported(what: str) -> Failure:
