@@ -1,13 +1,15 @@
-"""The reactor of edge and node: Twisted's epoll reactor without a log context around every event.
+"""The reactor of edge and node: Twisted's epoll reactor without a log context around every event, with ends of turns.
 
 ``EPollReactor`` makes a context with the event's log prefix for each event, which nothing here reads
 (``twisted.logger`` has namespaces) and which costs as much as a small request's framing: a tenth of edge and node
-together (``docs/decisions/0007-lean-reactor.md``).
+together (``docs/decisions/0007-lean-reactor.md``). What it hands out at once can leave together at the end of a turn
+(``docs/decisions/0003-sweep-and-immediate-writes.md``).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from select import EPOLLIN
 
 from twisted.internet.main import installReactor
@@ -29,9 +31,28 @@ def _lean() -> EPollReactor:
     class LeanReactor(EPollReactor):
         """Handles what epoll reports, and nothing around it."""
 
+        def __init__(self) -> None:
+            super().__init__()
+            self._ends: list[Callable[[], None]] = []
+
+        def atTurnEnd(self, call: Callable[[], None]) -> None:
+            """Call something when what is ready now has been handled, before the reactor waits again."""
+            self._ends.append(call)
+
+        def _end_turn(self) -> None:
+            while self._ends:
+                ends, self._ends = self._ends, []
+                for call in ends:
+                    try:
+                        call()
+                    except BaseException:
+                        log.err()
+
         # Called by Twisted.
 
         def doPoll(self, timeout: float | None) -> None:
+            if self._ends:  # of what timers and threads did
+                self._end_turn()
             try:
                 ready = self._poller.poll(-1 if timeout is None else timeout, len(self._selectables))
             except InterruptedError:
@@ -52,6 +73,8 @@ def _lean() -> EPollReactor:
                     log.err()
                 if lost:
                     self._disconnectSelectable(selectable, lost, True)
+            if self._ends:
+                self._end_turn()
 
         doIteration = doPoll
 

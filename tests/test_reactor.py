@@ -54,3 +54,52 @@ def test_it_serves_and_a_failing_handler_harms_only_its_connection() -> None:
 
 def test_a_reactor_that_was_chosen_stays() -> None:
     assert run("from twisted.internet import selectreactor; selectreactor.install()")[0] == "SelectReactor"
+
+
+ENDS = """
+from iop.reactor import install
+install()
+from twisted.internet import reactor, protocol, endpoints
+import socket
+
+said = []
+
+class Hear(protocol.Protocol):
+    def dataReceived(self, data):
+        said.append(f"read{data.decode()}")
+        reactor.atTurnEnd(lambda: said.append(f"end{data.decode()}"))
+        if len(heard := [each for each in said if each.startswith("read")]) == 2:
+            reactor.callLater(0, timer)
+
+def fail():
+    raise RuntimeError("what fails at the end of a turn harms nothing else")
+
+def again():
+    said.append("inner")
+    reactor.stop()
+
+def timer():
+    said.append("timer")
+    reactor.atTurnEnd(fail)
+    reactor.atTurnEnd(lambda: reactor.atTurnEnd(again))
+
+port = reactor.listenTCP(0, protocol.Factory.forProtocol(Hear), interface="127.0.0.1")
+clients = [socket.create_connection(("127.0.0.1", port.getHost().port)) for _ in range(2)]
+def both():
+    for number, client in enumerate(clients):
+        client.send(str(number).encode())
+reactor.callLater(0.05, both)  # both are accepted by then, and ready in one turn
+reactor.callLater(10, reactor.stop)
+reactor.run()
+print(*said)
+"""
+
+
+def test_the_end_of_a_turn_comes_after_all_that_was_ready_and_before_the_next_wait() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=20, check=True)
+    said = done.stdout.split()
+    assert sorted(said[:4]) == ["end0", "end1", "read0", "read1"]
+    assert said[0].startswith("read")
+    assert said[-2:] == ["timer", "inner"]
+    if said[1].startswith("read"):  # both in one turn, as nearly always
+        assert said[2:4] == [each.replace("read", "end") for each in said[:2]]

@@ -12,11 +12,12 @@ from twisted.python.failure import Failure as TwistedFailure
 from zope.interface import implementer
 
 from iop import model as m
-from iop.sockets import prepare, send_now, unsent, unwrap, verify_name
+from iop.sockets import prepare, unsent, unwrap, verify_name
 from iop.wire import translate
 from iop.wire.calls import Calls
 from iop.wire.frames import MAX_FRAME, MAX_FRAME_UNREGISTERED
 from iop.wire.liveness import PATIENCE, Check, Liveness
+from iop.wire.outbox import Outbox
 from iop.wire.peer import ESTABLISHED, LinkState, Peer, Side, Violation
 
 
@@ -133,7 +134,7 @@ class Link(Int32StringReceiver):
         if not self.lost:  # send_envelope once more, a call less: this is made per block
             self.frames_out += 1
             self.bytes_out += size + 4
-            send_now(self.transport, size.to_bytes(4, "big") + envelope)
+            self._outbox.write(size.to_bytes(4, "big") + envelope)
         return True
 
     def send_run(self, request: m.RunRequest, first: bytes) -> bool:
@@ -149,7 +150,7 @@ class Link(Int32StringReceiver):
             return True
         self.frames_out += 1
         self.bytes_out += size + 4
-        send_now(self.transport, size.to_bytes(4, "big") + envelope)
+        self._outbox.write(size.to_bytes(4, "big") + envelope)
         return True
 
     def ping(self) -> None:
@@ -161,6 +162,7 @@ class Link(Int32StringReceiver):
         """Close once everything is written."""
         self._end(reason)
         if self.transport is not None:
+            self._outbox.flush()
             self.transport.unregisterProducer()  # type: ignore[attr-defined]
             self.transport.loseConnection()
 
@@ -168,6 +170,7 @@ class Link(Int32StringReceiver):
         """Break the link now, with a reason for the log."""
         self._end(reason)
         if self.transport is not None:
+            self._outbox.clear()
             self.transport.abortConnection()  # type: ignore[attr-defined]
 
     def _end(self, reason: str) -> None:
@@ -246,7 +249,7 @@ class Link(Int32StringReceiver):
 
     def _beat(self) -> None:
         check = self._liveness.beat(self.heard)
-        waiting = unsent(self.transport)
+        waiting = unsent(self.transport) + self._outbox.size
         taken = self.bytes_out - waiting
         reads = waiting > 0 and taken > self._taken  # a transport that shows nothing of its buffer has 0 there
         if self.full and not reads:
@@ -269,6 +272,7 @@ class Link(Int32StringReceiver):
         assert self.transport is not None
         prepare(self.transport)
         unwrap(self)
+        self._outbox = Outbox(self.transport, getattr(self._clock, "atTurnEnd", None))
         self.transport.registerProducer(self, True)  # type: ignore[attr-defined]
         if not self._tls_host:
             self._receiver.link_made(self)
@@ -297,6 +301,7 @@ class Link(Int32StringReceiver):
         if self.lost:
             return
         self.lost = True
+        self._outbox.clear()
         self.peer.state = LinkState.CLOSED
         self._handshake_over()
         if self._beating is not None and self._beating.active():
