@@ -86,6 +86,7 @@ class Ledger(Service):
         self._store: IUsageStore | None = None
         self._open = False
         self._pending: list[Record] = []
+        self._pending_since = 0.0
         self._gathering: IDelayedCall | None = None
         self._spooling: Latch | None = None
         self._writing: Latch | None = None
@@ -111,6 +112,8 @@ class Ledger(Service):
         if len(self._pending) >= MOST_PENDING:
             self._lost += 1
             return
+        if not self._pending:
+            self._pending_since = self._clock.seconds()
         self._pending.append(record)
         self._gather_soon()
 
@@ -202,8 +205,14 @@ class Ledger(Service):
     # ---- from runs to the spool ---------------------------------------------------------------------------------
 
     def _gather_soon(self) -> None:
-        if self._pending and self._gathering is None and self._spooling is None and self.running:
-            self._gathering = self._clock.callLater(GATHER_SECONDS, self._gathered)
+        """Spool what is pending once it has been gathered for long enough; at once, if a slow disk held it up."""
+        if not self._pending or self._gathering is not None or self._spooling is not None or not self.running:
+            return
+        wait = self._pending_since + GATHER_SECONDS - self._clock.seconds()
+        if wait > 0:
+            self._gathering = self._clock.callLater(wait, self._gathered)
+        else:
+            _run(self._spool_pending())
 
     def _gathered(self) -> None:
         self._gathering = None

@@ -100,6 +100,22 @@ def test_rows_that_come_while_others_are_made_to_last(world: World) -> None:
     assert world.written == {"r1", "r2"}
 
 
+def test_rows_that_a_slow_disk_held_up_are_not_gathered_again(world: World) -> None:
+    world.record("r1")
+    world.clock.advance(0.25)
+    world.record("r2")
+    world.clock.advance(0.2)
+    world.record("r3")
+    world.clock.advance(0.2)  # r2 has waited long enough; the disk still has r1
+    world.settle()
+    assert world.written == {"r1", "r2", "r3"}
+    world.record("r4")
+    world.settle()
+    assert "r4" not in world.written  # nor is anything spooled sooner because of it
+    world.run()
+    assert "r4" in world.written
+
+
 def test_it_takes_no_more_than_it_can_hold(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PENDING", 2)
     world.files.stuck = True
