@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from twisted.logger import Logger
-
 from iop.edge.accesslog import AccessLog
 from iop.edge.metrics.recorder import MOST_MODELS, Metrics
 from iop.edge.record import Attempt, Record
@@ -71,8 +69,7 @@ def main() -> None:
     counted = _seconds(metrics.record, records, requests)
     print(f"a request counted:       {counted * 1e6:8.2f} µs  ({counted / nothing:.0f} times an empty call)")
     for form in ("text", "json"):
-        log = AccessLog()
-        log.log = Logger("access", observer=observer(io.StringIO(), "info", form))
+        log = AccessLog(observer(io.StringIO(), "info", form))
         written = _seconds(log.record, records, requests // 10)
         print(f"a request logged, {form}:  {written * 1e6:8.2f} µs  ({written / nothing:.0f} times an empty call)")
     for record in _records(MOST_MODELS):

@@ -18,15 +18,17 @@ from typing import IO, Any, Final
 from twisted.logger import (
     FileLogObserver,
     FilteringLogObserver,
+    ILogFilterPredicate,
     LegacyLogObserverWrapper,
     LogEvent,
     LogLevel,
-    LogLevelFilterPredicate,
+    PredicateResult,
     formatEvent,
     formatEventAsClassicLogText,
     formatTime,
 )
 from twisted.python.logfile import LogFile
+from zope.interface import implementer
 
 HIDDEN: Final = "***"
 
@@ -69,12 +71,12 @@ def redacted(event: Mapping[Any, Any]) -> Any:
 def json_line(event: LogEvent) -> str:
     """Return an event as one line: its time, level and namespace, its message, its fields, its traceback as a string.
 
-    Whatever the fields are, it is ASCII, one line, and JSON. An event with ``log_fields`` has no others; whoever made
-    it answers for what is in them.
+    Whatever the fields are, it is ASCII, one line, and JSON. An event with ``log_fields``, which returns them, has no
+    others; whoever made it answers for what is in them.
     """
     if "log_fields" in event:
         head = {"ts": _time(event["log_time"]), "level": event["log_level"].name, "ns": event["log_namespace"]}
-        return json.dumps({**head, "msg": event["log_text"], **event["log_fields"]}) + "\n"
+        return json.dumps({**head, "msg": event["log_text"], **event["log_fields"]()}) + "\n"
     event = redacted(event)
     failure = event.get("log_failure")
     level = event.get("log_level")
@@ -144,8 +146,19 @@ def observer(file: IO[Any], level: str, format: str) -> FilteringLogObserver:
 
 
 def _from(level: str, write: Any) -> FilteringLogObserver:
-    least = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
-    return FilteringLogObserver(write, [least])
+    return FilteringLogObserver(write, [_AtLeast(level)])
+
+
+@implementer(ILogFilterPredicate)
+class _AtLeast:
+    """Lets pass what matters so much: Twisted's own predicate looks for a level of each part of a namespace first."""
+
+    def __init__(self, level: str) -> None:
+        levels = list(LogLevel.iterconstants())
+        self._passing = frozenset(levels[levels.index(LogLevel.levelWithName(level)) :])
+
+    def __call__(self, event: LogEvent) -> Any:
+        return PredicateResult.maybe if event.get("log_level") in self._passing else PredicateResult.no
 
 
 def of_twistd(options: Mapping[str, Any], level: str, format: str) -> FilteringLogObserver:

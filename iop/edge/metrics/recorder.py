@@ -1,7 +1,6 @@
 """The counters and histograms of requests that are over, and the registry that everything is shown from.
 
-Counting is on the path of every request: the children of a metric are found by a dictionary, since ``labels()`` alone
-costs more than all that is counted (``bench/metrics.py``).
+Counting is on the path of every request (``bench/metrics.py``), so it adds to numbers in dictionaries.
 """
 
 from __future__ import annotations
@@ -9,21 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from zope.interface import implementer
 
 from iop.edge.metrics import names, words
-from iop.edge.metrics.histogram import Histograms, Shown
 from iop.edge.metrics.live import Live, Reading
 from iop.edge.metrics.names import Named
+from iop.edge.metrics.series import Counts, Histograms, ShownCounts, ShownHistograms
 from iop.edge.record import Attempt, Record
 from iop.interfaces import IRecorder
 from iop.model import Usage
@@ -35,29 +27,17 @@ _MOST_TOKENS: Final = 1 << 48
 """What a backend counts beyond this it has not counted."""
 
 
-class _Children(dict[tuple[str, ...], Counter]):
-    """A counter's children by the values of their labels, made when first asked for."""
-
-    def __init__(self, metric: Counter) -> None:
-        super().__init__()
-        self._metric = metric
-
-    def __missing__(self, values: tuple[str, ...]) -> Counter:
-        child = self[values] = self._metric.labels(*values)
-        return child
-
-
-class _Requests(_Children):
+class _Requests(Counts):
     """Requests by operation, model and outcome: all outcomes from the first request on.
 
     A counter that begins at 1 has not risen, as Prometheus sees it: the first failure would alarm nobody.
     """
 
-    def __missing__(self, values: tuple[str, ...]) -> Counter:
+    def __missing__(self, values: tuple[str, ...]) -> int:
         operation, model, _ = values
         for outcome in words.OUTCOMES:
-            super().__missing__((operation, model, outcome))
-        return self[values]
+            self[operation, model, outcome] = 0
+        return 0
 
 
 @implementer(IRecorder)
@@ -69,24 +49,23 @@ class Metrics:
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
-        disable_created_metrics()
         self._now = now
         self._registry = registry = CollectorRegistry()
         self._model = words.Capped(MOST_MODELS)
         self._node = words.Capped(MOST_NODES)
-        self._requests = _Requests(self._counter(names.REQUESTS))
+        self._requests = self._counts(names.REQUESTS, _Requests())
         self._duration = self._histograms(names.DURATION)
         self._first = self._histograms(names.FIRST)
         self._per_token = self._histograms(names.PER_TOKEN)
         self._queue = self._histograms(names.QUEUE)
-        self._input = _Children(self._counter(names.INPUT))
-        self._output = _Children(self._counter(names.OUTPUT))
-        self._rejections = _Children(self._counter(names.REJECTIONS))
-        self._attempts = _Children(self._counter(names.ATTEMPTS))
-        self._retries = _Children(self._counter(names.RETRIES))
-        self._fallback = _Children(self._counter(names.FALLBACK))
-        self._auth = _Children(self._counter(names.AUTH))
-        self._reloads = _Children(self._counter(names.RELOADS))
+        self._input = self._counts(names.INPUT)
+        self._output = self._counts(names.OUTPUT)
+        self._rejections = self._counts(names.REJECTIONS)
+        self._attempts = self._counts(names.ATTEMPTS)
+        self._retries = self._counts(names.RETRIES)
+        self._fallback = self._counts(names.FALLBACK)
+        self._auth = self._counts(names.AUTH)
+        self._reloads = self._counts(names.RELOADS)
         self._reloaded = Gauge(names.RELOADED.name, names.RELOADED.help, registry=registry)
         self._reloaded.set(now())
         self._lag = self._histograms(names.LAG)[()]
@@ -105,16 +84,18 @@ class Metrics:
             (self._reloads, words.RELOADS),
         ):
             for word in known:
-                counter[word,].inc(0)
+                counter[word,] = 0
         for reason in words.AUTH.values():
-            self._auth["openai", reason].inc(0)
+            self._auth["openai", reason] = 0
 
-    def _counter(self, named: Named) -> Counter:
-        return Counter(named.name, named.help, named.labels, registry=self._registry)
+    def _counts(self, named: Named, counts: Counts | None = None) -> Counts:
+        made = Counts() if counts is None else counts
+        self._registry.register(ShownCounts(named, made))
+        return made
 
     def _histograms(self, named: Named) -> Histograms:
         made = Histograms(named)
-        self._registry.register(Shown(named, made))
+        self._registry.register(ShownHistograms(named, made))
         return made
 
     # ---- IRecorder ----------------------------------------------------------------------------------------------
@@ -126,19 +107,19 @@ class Metrics:
         operation = words.operation_of(record.operation)
         model = self._model(record.model) if record.known else words.UNKNOWN
         outcome = words.outcome_of(record.outcome, record.status)
-        self._requests[operation, model, outcome].inc()
+        self._requests[operation, model, outcome] += 1
         if record.admitted or outcome == "ok":
             self._time(record, operation, model)
         self._tokens(record.usage, model)
         if record.attempts:
             self._tried(record.attempts)
         elif record.outcome in words.REJECTIONS:
-            self._rejections[words.REJECTIONS[record.outcome],].inc()
+            self._rejections[words.REJECTIONS[record.outcome],] += 1
         if record.fallback in words.FALLBACKS:
-            self._fallback[model, record.fallback].inc()
+            self._fallback[model, record.fallback] += 1
         if outcome == "auth_error":
             surface = record.surface if record.surface in words.SURFACES else "other"
-            self._auth[surface, words.AUTH[record.outcome]].inc()
+            self._auth[surface, words.AUTH[record.outcome]] += 1
 
     def _time(self, record: Record, operation: str, model: str) -> None:
         self._duration[operation, model].observe(record.total_ms / 1000)
@@ -158,22 +139,22 @@ class Metrics:
         if usage.output_tokens:
             self._parts(self._output, model, "answer", usage.output_tokens, "reasoning", usage.reasoning_tokens)
 
-    def _parts(self, metric: _Children, model: str, rest: str, all: int, part: str, of_them: int | None) -> None:
+    def _parts(self, metric: Counts, model: str, rest: str, all: int, part: str, of_them: int | None) -> None:
         """Count a number of tokens in two parts; a backend may say anything."""
         all = min(max(all, 0), _MOST_TOKENS)
         if of_them is None and rest == "miss":
-            metric[model, "unknown"].inc(all)
+            metric[model, "unknown"] += all
             return
         of_them = min(max(of_them or 0, 0), all)
-        metric[model, rest].inc(all - of_them)
+        metric[model, rest] += all - of_them
         if of_them:
-            metric[model, part].inc(of_them)
+            metric[model, part] += of_them
 
     def _tried(self, attempts: tuple[Attempt, ...]) -> None:
         for attempt in attempts:
-            self._attempts[self._node(attempt.node), words.outcome_of(attempt.outcome, attempt.status)].inc()
+            self._attempts[self._node(attempt.node), words.outcome_of(attempt.outcome, attempt.status)] += 1
         for attempt in attempts[:-1]:
-            self._retries[words.RETRIES.get(attempt.outcome, "other"),].inc()
+            self._retries[words.RETRIES.get(attempt.outcome, "other"),] += 1
 
     # ---- what else happens --------------------------------------------------------------------------------------
 
@@ -182,7 +163,7 @@ class Metrics:
 
         :param outcome: one of :data:`~iop.edge.metrics.words.RELOADS`.
         """
-        self._reloads[outcome,].inc()
+        self._reloads[outcome,] += 1
         if outcome == "applied":
             self._reloaded.set(self._now())
 

@@ -1,4 +1,4 @@
-"""Histograms that cost a request little: prometheus_client's own look at every bound, behind two locks.
+"""Counters and histograms that cost a request little: prometheus_client's own take a lock or two for each number.
 
 They are written by one thread. Another one that shows them meanwhile may see an observation's bucket before its sum.
 """
@@ -8,12 +8,41 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from iop.edge.metrics.names import Named
+
+
+class Counts(dict[tuple[str, ...], int]):
+    """A counter's numbers by the values of their labels: 0 until something is added."""
+
+    def __missing__(self, values: tuple[str, ...]) -> int:
+        return 0
+
+
+class ShownCounts(Collector):
+    """Shows a counter."""
+
+    def __init__(self, metric: Named, counts: Counts) -> None:
+        self._metric = metric
+        self._counts = counts
+
+    def describe(self) -> Iterator[Metric]:
+        """What it shows, for the registry, which allows a name once."""
+        yield self._family()
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at each look at the registry."""
+        family = self._family()
+        for values, count in self._counts.copy().items():
+            family.add_metric(values, count)
+        yield family
+
+    def _family(self) -> CounterMetricFamily:
+        return CounterMetricFamily(self._metric.name, self._metric.help, labels=self._metric.labels)
 
 
 class Histogram:
@@ -47,7 +76,7 @@ class Histograms(dict[tuple[str, ...], Histogram]):
         return made
 
 
-class Shown(Collector):
+class ShownHistograms(Collector):
     """Shows a metric's histograms."""
 
     def __init__(self, metric: Named, histograms: Histograms) -> None:
