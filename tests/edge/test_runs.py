@@ -554,17 +554,23 @@ def test_ids_are_never_given_twice() -> None:
 
 
 class AnyRuns(RuleBasedStateMachine):
-    """Whatever order things come in: leases are the runs that have not ended, and each client is told one end."""
+    """Whatever order things come in: a run that has not ended has a slot or waits, and each client is told one end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = World(node("n1", "p1", capacity=2), provider_pool={"max_queue": 3, "queue_timeout_ms": 20_000})
         self.live: list[tuple[Run, Told]] = []
         self.seq: dict[str, int] = {}
 
-    @rule()
-    def start(self) -> None:
-        self.live.append(self.world.start())
+    @rule(count=st.integers(1, 3))
+    def start(self, count: int) -> None:
+        for _ in range(count):
+            if self.world.pool.queue.size < 3:
+                self.live.append(self.world.start())
+                continue
+            with pytest.raises(Failure) as refused:
+                self.world.start()
+            assert refused.value.code == "queue_full"
 
     @precondition(lambda self: self.live)
     @rule(
@@ -598,7 +604,9 @@ class AnyRuns(RuleBasedStateMachine):
 
     @invariant()
     def leases_are_runs(self) -> None:
-        assert self.world.pool.in_flight == len(self.world.runs.active)
+        active, pool = self.world.runs.active, self.world.pool
+        assert pool.in_flight == sum(run.lease is not None for run in active) <= 2
+        assert {id(claim) for claim in pool.queue} == {id(run) for run in active if run.lease is None}
         assert {run for run, _ in self.live if not run.ended} == self.world.runs.active
         for run, told in self.live:
             assert len(told.ends) <= 1
