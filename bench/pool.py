@@ -3,7 +3,8 @@
     python bench/pool.py [--seconds 2]
 
 1,000 providers, in 100 model groups of 10, then all of one model. Every figure is printed with its ratio to an empty
-loop of the same run.
+loop of the same run. Then how long the reactor stands still while one of 10 nodes, with 100 providers of 20
+models each, is lost with its 400 runs while 10,000 wait, comes back, and goes again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from iop.edge.config import load_document
-from iop.edge.pool.lease import Lease
+from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Claim
 from iop.edge.pool.simulate import VirtualClock
@@ -64,11 +65,15 @@ def _document(groups: int) -> dict[str, Any]:
     return {"edge": {"id": "e"}, "openai": False, "provider_pool": policy, "models": models, "nodes": nodes}
 
 
-def _pool(groups: int) -> Pool:
-    pool = Pool(load_document(_document(groups)).config, VirtualClock())
-    for group in range(groups):
-        pool.node_changed(f"n{group}", True, lambda _: (Health.UP, ""))
+def _pool(document: dict[str, Any]) -> Pool:
+    pool = Pool(load_document(document).config, VirtualClock())
+    for node in document["nodes"]:
+        pool.node_changed(node["id"], True, _up)
     return pool
+
+
+def _up(provider_id: str) -> tuple[Health, str]:
+    return Health.UP, ""
 
 
 def _arrive(pool: Pool, number: int, runs: list[_Run] | deque[_Run]) -> None:
@@ -102,10 +107,12 @@ def main() -> None:
         for words, rate, longest in _figures(groups, seconds):
             each = f"{empty / rate:7.1f} empty loops each"
             print(f"{shape:10} {words:12} {rate:9,.0f} a second, {each}; longest stall {longest:.1f} ms")
+    for words, stall in _flap():
+        print(f"20 models  {words:23} {stall:9.1f} ms, {stall * empty / 1000:.0f} empty loops")
 
 
 def _figures(groups: int, seconds: float) -> Iterator[tuple[str, float, float]]:
-    free, runs = _pool(groups), list[_Run]()
+    free, runs = _pool(_document(groups)), list[_Run]()
 
     def take_and_give(number: int) -> None:
         _arrive(free, number, runs)
@@ -113,7 +120,7 @@ def _figures(groups: int, seconds: float) -> Iterator[tuple[str, float, float]]:
         assert held is not None
         held.release()
 
-    crowded, queue = _pool(groups), deque[_Run]()
+    crowded, queue = _pool(_document(groups)), deque[_Run]()
     for number in range(PROVIDERS * CAPACITY + 10_000):
         _arrive(crowded, number, queue)
     assert crowded.queue.size == 10_000
@@ -128,6 +135,34 @@ def _figures(groups: int, seconds: float) -> Iterator[tuple[str, float, float]]:
     gc.freeze()  # as an edge does when it is up
     yield "nobody waits", *_rate(take_and_give, seconds)
     yield "10,000 wait", *_rate(end_and_arrive, seconds)
+
+
+def _flap() -> Iterator[tuple[str, float]]:
+    document = _document(10)
+    providers = [
+        {"id": each["id"], "target": each["models"][0]} for node in document["nodes"] for each in node["providers"]
+    ]
+    document["models"] = [{"id": f"m{number}", "providers": providers} for number in range(20)]
+    pool, runs = _pool(document), list[_Run]()
+    for number in range(PROVIDERS * CAPACITY + 10_000):
+        _arrive(pool, number, runs)
+    lost = [(run, run.held) for run in runs if run.held is not None and run.held.resource.node_id == "n0"]
+
+    def lose() -> None:
+        with pool.together():
+            pool.node_changed("n0", False, _up)
+            for run, held in lost:
+                pool.again(run, held, Failure("node_lost", "it is gone"), Verdict.NOTHING)
+
+    yield "a node is lost", _ms(lose)
+    yield "it is back", _ms(lambda: pool.node_changed("n0", True, _up))
+    yield "it goes, unused", _ms(lambda: pool.node_changed("n0", False, _up))
+
+
+def _ms(call: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    call()
+    return 1000 * (time.perf_counter() - begun)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,9 @@ def check(pool: Pool, claims: list[Asked]) -> None:
         held = [c.lease for c in claims if c.lease is not None and c.lease.held and c.lease.resource is resource]
         assert resource.in_flight == len(held)
         assert resource.long_in_flight == sum(lease.long for lease in held)
+    for group in pool.groups.values():
+        assert group.candidates == {each.provider_id for each in group.resources if each.candidate}
+        assert group.with_long_slots == {r.provider_id for r in group.resources if r.enabled and r.long_capacity}
     for model in {claim.model for claim in claims if claim.served}:
         newest = max((claim for claim in claims if claim.model == model), key=lambda claim: claim.served)
         assert pool.last[model] == newest.provider, "whose turn it was is forgotten"

@@ -279,9 +279,9 @@ def exercise(read: Callable[[bytes], Any], body: bytes) -> None:
     own = getattr(request, "thinking", m.Thinking())
     assert own.budget is None or 0 < own.budget < 1 << 63, "the wire has 63 bits for it"
     if hasattr(request, "chat"):
-        chat = AsChat(request, POLICY, own)
+        chat = AsChat(request, lambda model: POLICY, own)
         assert chat.tokens >= 0
-        assert chat.wish is not None
+        assert chat.wish() is not None
         strictly(chat("t"))
     if hasattr(request, "building"):
         answer_to(request)

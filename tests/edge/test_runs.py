@@ -630,7 +630,7 @@ def test_a_bug_before_admission_leaves_no_run(logged: Any) -> None:
     def bug(target: str) -> bytes:
         raise KeyError(target)
 
-    ask = Ask("m", bug, HTTP, chat=bug, api="responses", operation="responses", translated=True)
+    ask = Ask("m", bug, HTTP, chat=bug, api="responses", operation="responses", translated=lambda: True)
     with pytest.raises(KeyError):
         world.runs.start(ask, Told())
     assert world.runs.active == set()

@@ -47,6 +47,20 @@ class Resource:
     long_in_flight: int = 0
     connecting: Connecting = field(default_factory=Connecting)
     groups: list[Group] = field(default_factory=list)
+    _told: bool = False
+
+    def tell_groups(self) -> bool:
+        """Let its groups know whether it is a candidate; return whether that is news to them."""
+        candidate = self.candidate
+        if candidate is self._told:
+            return False
+        self._told = candidate
+        for group in self.groups:
+            if candidate:
+                group.candidates.add(self.provider_id)
+            else:
+                group.candidates.discard(self.provider_id)
+        return True
 
     @property
     def candidate(self) -> bool:
@@ -77,6 +91,8 @@ class Resource:
 class Group:
     """A model and the providers that may serve it, in the order of the configuration.
 
+    :ivar candidates: those of them that may serve, by id, and ``with_long_slots`` those enabled that may ever serve a
+        long run: a pool asks for them whenever a run comes or fails, and there may be a thousand.
     :ivar window: tokens that a request may have; 0 when nobody set it.
     :ivar service_ms: how long its runs took lately; 0 when none has ended.
     """
@@ -87,17 +103,25 @@ class Group:
     window: int = 0
     service_ms: float = 0.0
     order: tuple[str, ...] = ()
+    candidates: set[str] = field(default_factory=set)
+    with_long_slots: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.order = tuple(resource.provider_id for resource in self.resources)
+        self.look()
+
+    def look(self) -> None:
+        """Look at every provider anew."""
+        self.candidates = {r.provider_id for r in self.resources if r.candidate}
+        self.with_long_slots = frozenset([r.provider_id for r in self.resources if r.enabled and r.long_capacity])
 
     def has_candidate(self, ruled_out: Set[str] = frozenset()) -> bool:
         """Whether any of its providers, those ruled out apart, may serve at all."""
-        return any(r.candidate and r.provider_id not in ruled_out for r in self.resources)
+        return _more_than(self.candidates, ruled_out)
 
     def has_long_slots(self, ruled_out: Set[str] = frozenset()) -> bool:
         """Whether any enabled provider of it, up or down, those ruled out apart, may ever serve a long run."""
-        return any(r.enabled and r.long_capacity and r.provider_id not in ruled_out for r in self.resources)
+        return _more_than(self.with_long_slots, ruled_out)
 
     def turn(self, last: str | None) -> Sequence[Resource]:
         """Return its providers from the first after ``last`` on, cyclic."""
@@ -136,6 +160,11 @@ def choose(
     if chosen is not None and len(turn) > TOLD and all(each[0] is not chosen for each in considered):
         considered.append((chosen, chosen.in_flight, chosen.priority, ""))
     return chosen, considered
+
+
+def _more_than(those: Set[str], ruled_out: Set[str]) -> bool:
+    """Whether there are any but those ruled out."""
+    return len(those) > len(ruled_out) or not those <= ruled_out
 
 
 def too_large(tokens: int, exact: bool, window: int) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -50,7 +50,10 @@ class Pool:
         self._arrivals = 0
         self._at_once = at_once
         self._clock = clock
-        self._turns = Turns(self.queue, self._serve, clock, at_once)
+        self._of_node: dict[str, list[Resource]] = {}
+        for resource in self.resources.values():
+            self._of_node.setdefault(resource.node_id, []).append(resource)
+        self._turns = Turns(self.queue, self._serve, lambda model: self.groups[model].resources, clock, at_once)
         self._alarm = Alarm(clock, self._time)
         self._shut: set[Resource] = set()
         self.commit(prepared(settings, self.resources))
@@ -82,9 +85,9 @@ class Pool:
         claim.trail.append(Decided(now, considered, None))
         if chosen is None and self.queue.size >= self.policy.max_queue:
             raise Failure("queue_full", "the queue is full", retry_after_ms=self._retry_after(group))
-        self._wait(claim, group, now)
+        lane = self._wait(claim, group, now)
         if chosen is not None:
-            self._turns.changed(chosen)  # it is free: whoever is being served is not to be overtaken, no more
+            self._turns.joined(lane)  # one is free: whoever is being served is not to be overtaken, no more
         return None
 
     def _judged(self, claim: Claim) -> Group:
@@ -92,6 +95,8 @@ class Pool:
         group = self.groups.get(claim.model)
         if group is None:
             raise Failure("model_not_found", "the model does not exist", param="model")
+        unfit = claim.unfit(group)
+        claim.ruled_out = claim.tried | unfit if claim.tried else unfit
         claim.long = claim.tokens >= self.policy.long_threshold
         if too_large(claim.tokens, claim.exact, group.window):
             raise Failure(
@@ -106,7 +111,7 @@ class Pool:
         self.last[group.model] = resource.provider_id
         return Lease(resource, group, long, now, self._released)
 
-    def _wait(self, claim: Claim, group: Group, now: int) -> None:
+    def _wait(self, claim: Claim, group: Group, now: int) -> Lane:
         lane = self.queue.add(claim)
         if len(lane.claims) == 1 and not group.has_candidate(claim.ruled_out):
             lane.bare_since = now
@@ -114,6 +119,7 @@ class Pool:
         self.queue.limit(claim, self.policy.queue_timeout_ms)
         if claim.deadline:
             self._alarm.at(claim.deadline)
+        return lane
 
     def again(self, claim: Claim, lease: Lease, failure: Failure, verdict: Verdict) -> bool:
         """Release a run's slot and look for another provider, those ruled out apart; whether there may be one.
@@ -121,7 +127,7 @@ class Pool:
         It keeps its place in the order of arrival, and waits whatever the length of the queue.
         """
         with self.together():
-            claim.ruled_out |= {lease.resource.provider_id}
+            claim.tried |= {lease.resource.provider_id}
             claim.first_failure = claim.first_failure or failure
             lease.release(verdict)
             try:
@@ -131,8 +137,7 @@ class Pool:
             if not group.has_candidate(claim.ruled_out) or (claim.long and not group.has_long_slots(claim.ruled_out)):
                 return False
             claim.since = self.now()
-            self._wait(claim, group, claim.since)
-            self._turns.changed(*group.resources)
+            self._turns.joined(self._wait(claim, group, claim.since))
         return True
 
     def withdraw(self, claim: Claim) -> None:
@@ -154,7 +159,7 @@ class Pool:
         if verdict is Verdict.UNREACHED:
             if connecting.failed(lease.trial, self.now()):
                 self._shut.add(resource)
-                self._candidates_changed(resource)
+                self._candidates_changed((resource,))
                 self._alarm.at(connecting.until or 0)
         elif verdict is Verdict.SERVED or verdict is Verdict.REACHED:
             connecting.reached(lease.trial)
@@ -173,24 +178,25 @@ class Pool:
 
     def node_changed(self, node_id: str, reachable: bool, health: Callable[[str], tuple[Health, str]]) -> None:
         """A node came, went, drains, or said how its providers are."""
-        with self.together():
-            for resource in self.resources.values():
-                if resource.node_id != node_id:
-                    continue
-                was = resource.candidate
-                before, (resource.health, resource.said) = resource.health, health(resource.provider_id)
-                resource.reachable = reachable
-                if resource.health is Health.UP and before is not Health.UP:
-                    resource.connecting.clear()  # it has just been connected to
-                    self._shut.discard(resource)
-                if resource.candidate is not was:
-                    self._candidates_changed(resource)
-                self._turns.changed(resource)
+        of_node, back = self._of_node.get(node_id, ()), []
+        for resource in of_node:
+            served = resource.candidate and not resource.connecting.why_not
+            before, (resource.health, resource.said) = resource.health, health(resource.provider_id)
+            resource.reachable = reachable
+            if resource.health is Health.UP and before is not Health.UP:
+                resource.connecting.clear()  # it has just been connected to
+                self._shut.discard(resource)
+            if resource.candidate and not resource.connecting.why_not and not served:
+                back.append(resource)
+        self._candidates_changed(of_node)
+        if back:
+            self._turns.changed(*back)
 
-    def _candidates_changed(self, resource: Resource) -> None:
+    def _candidates_changed(self, resources: Iterable[Resource]) -> None:
         """Runs may have got their first candidate, or lost their last one."""
         now = self.now()
-        for group in resource.groups:
+        groups = {group.model: group for each in resources if each.tell_groups() for group in each.groups}
+        for group in groups.values():
             for lane in self.queue.lanes_of(group.model):
                 if group.has_candidate(lane.ruled_out):
                     lane.bare_since = None
@@ -205,8 +211,7 @@ class Pool:
     def _serve(self, lane: Lane) -> int:
         group = self.groups[lane.model]
         chosen, considered = choose(group.turn(self.last.get(group.model)), lane.long, lane.ruled_out)
-        if chosen is None:
-            return 0
+        assert chosen is not None
         claim, now = lane.first, self.now()
         self._leave(claim)
         claim.trail.append(Decided(now, considered, chosen))
@@ -246,7 +251,7 @@ class Pool:
             for resource in [each for each in self._shut if (each.connecting.until or 0) <= now]:
                 self._shut.discard(resource)
                 resource.connecting.try_again()
-                self._candidates_changed(resource)
+                self._candidates_changed((resource,))
                 self._turns.changed(resource)
         self._set_alarm()
 
@@ -292,7 +297,9 @@ class Pool:
             token.groups[id].service_ms = self.groups[id].service_ms
         for resource in self.resources.values():
             resource.groups = []
+            resource.tell_groups()
         for group in token.groups.values():
+            group.look()
             for resource in group.resources:
                 resource.groups.append(group)
         self.groups, self.policy = token.groups, token.policy
@@ -303,7 +310,7 @@ class Pool:
     def judge(self) -> None:
         """Judge every pending run again, from the oldest, as if it arrived now, but for its place and its waiting."""
         now = self.now()
-        bare = {(lane.model, lane.ruled_out): lane.bare_since for lane in self.queue.lanes()}
+        bare = {claim.seq: lane.bare_since for lane in self.queue.lanes() for claim in lane.claims.values()}
         pending, refused = list(self.queue), []
         for claim in pending:
             self.queue.remove(claim)
@@ -317,7 +324,7 @@ class Pool:
                     refused.append((claim, failure))
                     continue
                 self._wait(claim, group, now)
-                since = bare[claim.model, claim.ruled_out]
+                since = bare[claim.seq]
                 if claim.lane is not None and claim.lane.bare_since is not None and since is not None:
                     claim.lane.bare_since = since  # a refresh does not begin its sixty seconds anew
             self._refuse([(claim, why, claim.waited + now - claim.since) for claim, why in refused])

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from iop.edge.pool.admission import Considered, Resource
+from iop.edge.pool.admission import Considered, Group, Resource
 from iop.edge.pool.lease import Lease
 from iop.errors import Failure
 
-_NONE_TRIED: Final[frozenset[str]] = frozenset()
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class Decided(NamedTuple):
@@ -68,7 +68,8 @@ class Claim(ABC):
     :ivar arrived: when it came.
     :ivar since: when its present wait began; ``waited`` is how long those before it took together.
     :ivar long: whether it counts as long.
-    :ivar ruled_out: providers it may not go to: it was sent there in vain, or they do not have its session.
+    :ivar tried: providers it was sent to in vain.
+    :ivar ruled_out: providers it may not go to: those, and the ones that :meth:`unfit` names.
     :ivar first_failure: how the first of these failed.
     :ivar lane: where it waits; None while it does not. ``deadline`` is when that must end, if it must.
     :ivar trail: what the pool decided and what came of it, for ``iop-edge run explain``.
@@ -87,6 +88,7 @@ class Claim(ABC):
         "since",
         "tokens",
         "trail",
+        "tried",
         "waited",
     )
 
@@ -99,11 +101,18 @@ class Claim(ABC):
         self.since = 0
         self.waited = 0
         self.long = False
-        self.ruled_out = _NONE_TRIED
+        self.tried = self.ruled_out = _NONE
         self.first_failure: Failure | None = None
         self.lane: Lane | None = None
         self.deadline = 0
         self.trail: list[Step] = []
+
+    def unfit(self, group: Group) -> frozenset[str]:
+        """Return the providers of its model that cannot serve it whatever happens; :raises Failure: where none can.
+
+        Asked whenever it is judged: a refresh may have put others into the group.
+        """
+        return _NONE
 
     @abstractmethod
     def granted(self, lease: Lease) -> None:

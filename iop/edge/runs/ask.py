@@ -23,7 +23,8 @@ class Ask(NamedTuple):
     :ivar http: what such a backend is asked.
     :ivar chat: makes the same question as a chat request, for a provider that has not, or answers by events; None where
         there is no such question.
-    :ivar translated: it goes as a chat request, even where the API is.
+    :ivar thinking: how much it is to think; asked at each dispatch, like ``native`` and ``chat``.
+    :ivar translated: whether it goes as a chat request, even where the API is; asked likewise.
     :ivar unserved: why it cannot be run where no provider of the model has the API, and there is no such question.
     :ivar request_id: by which the client knows its request; for the log.
     :ivar tokens: of the input, estimated.
@@ -47,8 +48,8 @@ class Ask(NamedTuple):
     request_id: str = ""
     tokens: int = 0
     longest: int | None = None
-    thinking: m.Thinking = m.UNSET
-    translated: bool = False
+    thinking: Callable[[], m.Thinking] = lambda: m.UNSET
+    translated: Callable[[], bool] = lambda: False
     session_id: str = ""
     workspace: str = ""
     trace: Mapping[str, str] = {}

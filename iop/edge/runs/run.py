@@ -17,12 +17,13 @@ from twisted.logger import Logger
 from iop import model as m
 from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
+from iop.edge.pool.admission import Group
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
 from iop.edge.record import Attempt, Record
 from iop.edge.runs.ask import Answer, Ask
-from iop.edge.runs.sessions import Sessions
+from iop.edge.runs.sessions import Place, Sessions
 from iop.edge.runs.tally import Tally
 from iop.errors import Failure
 from iop.wire.peer import RunRules, RunState, Violation
@@ -33,6 +34,8 @@ LONGEST_NAME: Final = 200
 
 WINDOW = 1 << 20
 """Bytes of an answer that may be on their way to one client."""
+
+_NONE: Final[frozenset[str]] = frozenset()
 
 _NOTHING_RAN: Final = frozenset({"adapter_unavailable", "session_busy"})
 """Failures after which even a run that may change something is sent elsewhere."""
@@ -59,6 +62,7 @@ class Run(Claim):
     """One run on its way. :meth:`cancel` may be called at any time, and more than once.
 
     :ivar session_id: of a conversation that goes on, where its model has a provider that keeps some; else "".
+    :ivar place: where it was when the run came; None for a new one.
     :ivar admitted: whether the pool let it in, to a slot or to the queue.
     :ivar outcome: how it ended: "complete", "cancelled", a failure's code, or its HTTP status where the backend gave no
         code; "" until that is known.
@@ -81,6 +85,7 @@ class Run(Claim):
         "lease",
         "link",
         "outcome",
+        "place",
         "request_id",
         "session_id",
     )
@@ -96,6 +101,7 @@ class Run(Claim):
         self.id = new_id("run")
         self.request_id = ask.request_id
         self.session_id = ""
+        self.place: Place | None = None
         self.link: NodeLink | None = None
         self._node_id = ""
         self.lease: Lease | None = None
@@ -129,7 +135,7 @@ class Run(Claim):
         """
         ask = self._ask
         assert ask is not None
-        passes = ask.api in native and not ask.translated
+        passes = ask.api in native and not ask.translated()
         self.link = link
         self._node_id = link.node_id
         try:
@@ -142,7 +148,7 @@ class Run(Claim):
                 input=ask.native(target) if passes else ask.as_chat(target),
                 http=ask.http if passes else None,
                 secret_headers=ask.secret_headers,
-                thinking=ask.thinking,
+                thinking=ask.thinking(),
                 metadata=ask.metadata if passes else {**ask.metadata, **ask.trace},
                 window_bytes=self._service.window,
                 workspace=ask.workspace,
@@ -157,6 +163,17 @@ class Run(Claim):
             self._status = 500
             self._end("internal")
             raise
+
+    def unfit(self, group: Group) -> frozenset[str]:
+        """Return the providers that do not have its session, or, where no chat says the same, not its API."""
+        ask = self._ask
+        assert ask is not None
+        unfit = Sessions.unfit(self.place, group) if self.session_id else _NONE
+        if ask.chat is None:
+            unfit |= {each.provider_id for each in group.resources if ask.api not in each.native}
+            if unfit.issuperset(group.order):
+                raise ask.unserved()
+        return unfit
 
     def granted(self, lease: Lease) -> None:
         """Its wait is over: send it."""
@@ -292,7 +309,7 @@ class Run(Claim):
             self.stop(Failure("protocol_error", "the node broke the protocol of the run"), str(violation))
             return
         if kind is m.Start:
-            if self.lease is not None and self.lease.trial:
+            if self.lease is not None:
                 self._service.pool.reached(self.lease)
             if event.metadata.get(m.TEXT_TOOL_FALLBACK) == "true":  # type: ignore[union-attr]
                 self._tally.fallback = "plain_text"

@@ -84,9 +84,7 @@ class Runs:
         try:
             if ask.session_id:
                 self._bind(run, ask.session_id)
-            if ask.chat is None:
-                self._only_native(run, ask)
-            elif ask.api in TRANSLATED_APIS and (ask.translated or self._translates(run, ask)):
+            if ask.chat is not None and ask.api in TRANSLATED_APIS and (ask.translated() or self._translates(run, ask)):
                 ask.chat(ask.model)  # what is wrong with it is told before it waits
             lease = self.pool.admit(run)
         except Failure as failure:
@@ -102,13 +100,13 @@ class Runs:
         return run
 
     def _bind(self, run: Run, session_id: str) -> None:
-        """Let a run go only where its session is, or can be; :raises Failure: why it cannot begin now.
+        """Let a run go only where its session is, or can be; :raises Failure: ``session_busy``.
 
         A session id is the caller's own word where no provider of the model keeps sessions.
         """
         group = self.pool.groups.get(run.model)
         if group is not None and any(resource.sessions for resource in group.resources):
-            run.ruled_out = self.sessions.begin(session_id, group)
+            run.place = self.sessions.begin(session_id)
             run.session_id = session_id
 
     def can_pass(self, model: str, api: str) -> bool:
@@ -120,15 +118,6 @@ class Runs:
         """Whether a run may go to a provider that does not have its API."""
         group = self.pool.groups.get(run.model)
         return group is not None and any(ask.api not in resource.native for resource in group.resources)
-
-    def _only_native(self, run: Run, ask: Ask) -> None:
-        """Rule out the providers that do not have its API; :raises Failure: where none has."""
-        group = self.pool.groups.get(run.model)
-        without = [r.provider_id for r in group.resources if ask.api not in r.native] if group is not None else ()
-        if without:
-            run.ruled_out |= frozenset(without)
-            if group is not None and run.ruled_out.issuperset(group.order):
-                raise ask.unserved()
 
     def _route(self, run: Run, route: config.ModelRoute, session_id: str) -> None:
         """An older route takes no slot: the named node, else the first with that adapter."""

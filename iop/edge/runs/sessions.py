@@ -28,14 +28,19 @@ class Sessions:
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._in_use: set[str] = set()
 
-    def begin(self, session_id: str, group: Group) -> frozenset[str]:
-        """A run of a session begins: return the providers of its model that it may not go to.
-
-        :raises Failure: ``session_busy``; ``invalid_value`` for one that belongs to another model's provider.
-        """
+    def begin(self, session_id: str) -> Place | None:
+        """A run of a session begins: return where that is, None for a new one; :raises Failure: ``session_busy``."""
         if session_id in self._in_use:
             raise Failure("session_busy", "another run of this session is under way", param="metadata.session_id")
-        place = self._places.get(session_id)
+        self._in_use.add(session_id)
+        return self._places.get(session_id)
+
+    @staticmethod
+    def unfit(place: Place | None, group: Group) -> frozenset[str]:
+        """Return the providers of a model that a run of a session may not go to, by where the session was.
+
+        :raises Failure: ``invalid_value`` for one that belongs to another model's provider.
+        """
         there = {r.provider_id for r in group.resources if r.sessions}
         if place is not None:
             node_id, adapter = place
@@ -43,7 +48,6 @@ class Sessions:
             if not there:
                 message = "the session belongs to another model"
                 raise Failure("invalid_value", message, param="metadata.session_id")
-        self._in_use.add(session_id)
         return frozenset(group.order) - there
 
     def end(self, session_id: str) -> None:

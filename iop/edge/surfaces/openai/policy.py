@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from iop import model as m
@@ -48,6 +49,12 @@ class Policy(NamedTuple):
         if type(template) is tuple and _TEMPLATE_SWITCHES & dict(template).keys():
             return m.UNSET
         return m.Thinking("on", self.thinking_budget)
+
+
+Policies = Callable[[str], Policy]
+"""A model's policy as it is now."""
+
+NO_POLICY: Final = Policy()
 
 
 def _is_less(value: object, least: int) -> bool:

@@ -1,11 +1,12 @@
-"""What each API's request asks to be run: read from a body, under its model's policy. Pure.
+"""What each API's request asks to be run: read from a body. Pure. ``docs/contracts/openai.md`` (Endpoints).
 
-``docs/contracts/openai.md`` (Endpoints).
+What its model's policy adds is asked for when a run is dispatched: by then a refresh may have changed it
+(``docs/contracts/refresh.md``, Apply).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -17,14 +18,9 @@ from iop.edge.surfaces.openai.apis.messages import CountTokensRequest, MessagesR
 from iop.edge.surfaces.openai.apis.passing import PassingRequest
 from iop.edge.surfaces.openai.apis.responses import ResponsesRequest
 from iop.edge.surfaces.openai.apis.shape import Building, Request
-from iop.edge.surfaces.openai.policy import Policy
-from iop.edge.surfaces.openai.translation import AsChat
+from iop.edge.surfaces.openai.policy import NO_POLICY, Policies
+from iop.edge.surfaces.openai.translation import AsChat, no, unset
 from iop.errors import Failure
-
-Policies = Mapping[str, Policy]
-"""By model."""
-
-NO_POLICY: Final = Policy()
 
 _CHOICES: Final = b'"choices"'
 
@@ -35,6 +31,7 @@ class Question(NamedTuple):
     :ivar building: makes what puts an answer together out of events, by its id and its time of creation in seconds
         since 1970; None where events are no answer.
     :ivar api: the API that a provider must have, where that is not the operation's own name.
+    :ivar thinking: how much it is to think, and ``translated`` whether it goes as a chat for that; asked at dispatch.
     :ivar strips_usage: the client is not to see the usage that the backend is asked for.
     :ivar corrected: makes of a backend's whole answer what was asked for; :raises Failure: for one that is none.
     :ivar answers: what an answer has in it, a stream apart; None where nobody here knows.
@@ -46,8 +43,8 @@ class Question(NamedTuple):
     native: Callable[[str], bytes]
     building: Callable[[str, int], Building] | None = None
     chat: Callable[[str], bytes] | None = None
-    thinking: m.Thinking = m.UNSET
-    translated: bool = False
+    thinking: Callable[[], m.Thinking] = unset
+    translated: Callable[[], bool] = no
     strips_usage: bool = False
     unserved: Callable[[], Failure] | None = None
     corrected: Callable[[bytes], bytes] | None = None
@@ -57,17 +54,21 @@ class Question(NamedTuple):
     tokens: int | None = None
 
 
+def _limited(request: Request, policies: Policies, member: str) -> Callable[[str], bytes]:
+    """Return what makes the body for a backend of the same API, which limits an answer by this member."""
+    return lambda target: request.native(target, policies(request.model).limits(request.document, member))
+
+
 def chat(body: bytes, policies: Policies) -> Question:
     """A chat completion; :raises Failure: ``invalid_json``, ``invalid_value``, as all of these do."""
     request = ChatRequest.parse(body)
-    policy = policies.get(request.model, NO_POLICY)
-    native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
+    native = _limited(request, policies, "max_tokens")
     return Question(
         request,
         native,
         request.building,
         native,
-        policy.thinking(request.document),
+        lambda: policies(request.model).thinking(request.document),
         strips_usage=request.strips_usage,
         answers=_CHOICES,
     )
@@ -76,15 +77,13 @@ def chat(body: bytes, policies: Policies) -> Question:
 def completion(body: bytes, policies: Policies) -> Question:
     """A text that goes on; as a chat it is one message."""
     request = CompletionRequest.parse(body)
-    policy = policies.get(request.model, NO_POLICY)
-    native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
-    as_chat = None if request.only_native else AsChat(request, policy)
+    as_chat = None if request.only_native else AsChat(request, policies)
     return Question(
         request,
-        native,
+        _limited(request, policies, "max_tokens"),
         request.building,
         as_chat,
-        m.UNSET if as_chat is None else as_chat.wish,
+        unset if as_chat is None else as_chat.wish,
         strips_usage=request.strips_usage,
         unserved=_one_text_only,
         answers=_CHOICES,
@@ -105,12 +104,10 @@ def embedding(body: bytes, policies: Policies) -> Question:
 def responses(body: bytes, policies: Policies) -> Question:
     """A response of OpenAI's younger API. A default for thinking makes a chat of it: nothing else can say how much."""
     request = ResponsesRequest.parse(body)
-    policy = policies.get(request.model, NO_POLICY)
-    native = partial(request.native, changes=policy.limits(request.document, "max_output_tokens"))
-    as_chat = AsChat(request, policy)
+    as_chat = AsChat(request, policies)
     return Question(
         request,
-        native,
+        _limited(request, policies, "max_output_tokens"),
         request.building,
         as_chat,
         as_chat.wish,
@@ -122,12 +119,10 @@ def responses(body: bytes, policies: Policies) -> Question:
 def messages(body: bytes, policies: Policies) -> Question:
     """A message of Anthropic's API; the same holds for thinking."""
     request = MessagesRequest.parse(body)
-    policy = policies.get(request.model, NO_POLICY)
-    native = partial(request.native, changes=policy.limits(request.document, "max_tokens"))
-    as_chat = AsChat(request, policy, request.thinking)
+    as_chat = AsChat(request, policies, request.thinking)
     return Question(
         request,
-        native,
+        _limited(request, policies, "max_tokens"),
         request.building,
         as_chat,
         as_chat.wish,
@@ -141,7 +136,7 @@ def count_tokens(body: bytes) -> tuple[Question, AsChat]:
     request = CountTokensRequest.parse(body)
     return Question(
         request, partial(request.native, changes={}), api="messages", answers=b'"input_tokens"', tokens=0
-    ), AsChat(request, NO_POLICY)
+    ), AsChat(request, lambda model: NO_POLICY)
 
 
 def passing(body: bytes, content_type: str) -> Question:

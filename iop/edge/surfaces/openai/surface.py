@@ -24,7 +24,7 @@ from iop.edge.surfaces.openai.apis.errors import error_object
 from iop.edge.surfaces.openai.apis.messages import count_document
 from iop.edge.surfaces.openai.apis.messages_errors import error_document
 from iop.edge.surfaces.openai.auth import Gate
-from iop.edge.surfaces.openai.policy import Policy
+from iop.edge.surfaces.openai.policy import NO_POLICY, Policies, Policy
 from iop.edge.surfaces.openai.questions import Question
 from iop.errors import Failure
 from iop.http.server import Exchange
@@ -298,9 +298,13 @@ class OpenAISurface:
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
-    def _running(self, read: Callable[[bytes, questions.Policies], Question]) -> Handler:
+    def _running(self, read: Callable[[bytes, Policies], Question]) -> Handler:
         """Return what runs the requests of one API."""
-        return lambda exchange, context: self._run(exchange, context, read(exchange.body, self._policies))
+        return lambda exchange, context: self._run(exchange, context, read(exchange.body, self._policy))
+
+    def _policy(self, model: str) -> Policy:
+        """A model's policy as it is now."""
+        return self._policies.get(model, NO_POLICY)
 
     def _count_tokens(self, exchange: Exchange, context: Context) -> None:
         """Let a backend count that can; else the estimate is the answer."""

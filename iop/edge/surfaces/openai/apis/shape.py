@@ -75,5 +75,8 @@ class Request(Protocol):
 class Chattable(Protocol):
     """One that a provider can answer that does not have its API."""
 
+    @property
+    def model(self) -> str: ...
+
     def chat(self) -> dict[str, Any]:
         """Return the same question as a chat request, ``stream`` left out; :raises Failure: where that cannot be."""
