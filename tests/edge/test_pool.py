@@ -89,7 +89,16 @@ def test_who_is_a_candidate() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "exact", "window", "refused"),
-    [(9, True, 10, False), (10, True, 10, True), (12, False, 10, False), (13, False, 10, True), (99, True, 0, False)],
+    [
+        (9, True, 10, False),
+        (10, True, 10, True),
+        (12, False, 10, False),
+        (13, False, 10, True),
+        (99, True, 0, False),
+        # four fifths of an estimate, to the token
+        (124_999, False, 100_000, False),
+        (125_000, False, 100_000, True),
+    ],
 )
 def test_too_large(tokens: int, exact: bool, window: int, refused: bool) -> None:
     assert too_large(tokens, exact, window) is refused
