@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from gateway_in_memory import document, node
+from node_end import NodeEnd
 from pool_claims import ask
 from test_console import Operator, error
 from test_pool_crowded import World as PoolWorld
@@ -16,9 +17,9 @@ from test_runs import HEAD, HTTP, Told, World
 from iop import model as m
 from iop.edge.config import load_document
 from iop.edge.pool.lease import Verdict
-from iop.edge.runs import Ask
+from iop.edge.runs import Ask, Run
 from iop.edge.runs.runs import REMEMBERED
-from iop.edge.surfaces.status import snapshots
+from iop.edge.surfaces.status import pool_status, snapshots
 from iop.errors import Failure
 
 pytestmark = pytest.mark.usefixtures("logged")
@@ -182,6 +183,45 @@ def test_the_story_of_a_wait() -> None:
     assert story["attempts"] == [
         {"provider": "n1/p1", "dispatched_ms": 2000, "ended_ms": 5000, "outcome": "complete"},
     ]
+
+
+def waits_again() -> tuple[dict[str, Any], World, NodeEnd, list[Run]]:
+    """Return runs on two nodes of one slot each, the second node, and the run there and one that waits again.
+
+    That one has waited for 2 s, run for 5 s on the first node, in vain, and waited for 1 s since.
+    """
+    made = document(node("n1", "p1", capacity=1), node("n2", "q1", capacity=1))
+    world = World(*made["nodes"])
+    second = NodeEnd(world.net, "n2")
+    first, other, again = (world.start()[0] for _ in range(3))
+    world.net.run(2)
+    world.say(first, m.Whole(HEAD, b"x"))
+    assert [request.run_id for request in world.end.runs] == [first.id, again.id]
+    world.net.run(5)
+    world.say(again, m.Error(Failure("rate_limited", "slow down")))
+    world.net.run(1)
+    return made, world, second, [other, again]
+
+
+def test_all_that_a_run_waited_is_told_while_it_waits_again() -> None:
+    made, world, _, (_, again) = waits_again()
+    story = explained(world, again.id)
+    assert (story["outcome"], story["queued_ms"], story["total_ms"]) == ("waiting", 3000, 8000)
+    (model,) = pool_status(load_document(made).config, world.pool)["models"]
+    assert (model["queued"], model["longest_wait_ms"]) == (1, 3000)
+
+
+def test_all_that_a_run_waited_is_told_when_it_has_ended() -> None:
+    _, world, second, (other, again) = waits_again()
+    second.say(other.id, m.Whole(HEAD, b"x"))
+    world.net.run(4)
+    assert explained(world, again.id)["queued_ms"] == 3000
+    second.say(again.id, m.Whole(HEAD, b"x"))
+    world.net.run()
+    story = explained(world, again.id)
+    assert (story["outcome"], story["queued_ms"], story["total_ms"]) == ("complete", 3000, 12_000)
+    record = world.records[-1]
+    assert (record.run_id, record.queue_ms, record.total_ms) == (again.id, 3000, 12_000)
 
 
 def test_of_two_runs_of_one_request_id_the_newest_is_explained() -> None:

@@ -221,6 +221,25 @@ def test_what_no_backend_counted_is_estimated_once_there_was_an_answer() -> None
     assert record.total_ms >= 2000
 
 
+def test_how_long_a_run_waited_for_its_slot_is_recorded() -> None:
+    world = World(node("n1", "p1", capacity=1), provider_pool={"queue_timeout_ms": 4000})
+    first, waited, left, _ = (world.start(request_id=id)[0] for id in ("first", "waited", "left", "in vain"))
+    world.net.run(2)
+    left.cancel()
+    world.say(first, m.Whole(HEAD, b"x"))
+    world.net.run(3)
+    world.say(waited, m.Start(HEAD), m.Delta(b"x"))
+    world.net.run(1)
+    world.say(waited, m.Complete(), seq=2)
+    assert [(each.request_id, each.outcome, each.queue_ms, each.first_ms, each.total_ms) for each in world.records] == [
+        ("left", "cancelled", 2000, None, 2000),
+        ("first", "complete", 0, 2000, 2000),
+        ("in vain", "queue_timeout", 4000, None, 4000),
+        ("waited", "complete", 2000, 5000, 6000),
+    ]
+    assert world.idle
+
+
 def test_a_run_of_an_older_route_has_no_provider() -> None:
     world = routed()
     run, told = world.start("old")
