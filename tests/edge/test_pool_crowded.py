@@ -208,6 +208,48 @@ def test_retry_after_learns_from_runs_that_a_refresh_found_under_way() -> None:
     assert (refused.code, refused.failure.retry_after_ms) == ("queue_full", 40_000)
 
 
+@pytest.mark.parametrize("how", ["away", "down", "disabled"])
+def test_retry_after_counts_the_models_own_runs_and_the_slots_of_its_candidates(how: str) -> None:
+    """Neither the three of another model that wait for its one slot, nor the three slots that nobody can have."""
+    nodes = {
+        "n1": [provider("a", capacity=2)],
+        "n2": [provider("b", capacity=3, enabled=how != "disabled")],
+        "n3": [provider("c")],
+    }
+    policy = {"max_queue": 4, **FOREVER}
+    world = World(configuration(nodes, {"m": ["a", "b"], "other": ["c"]}, provider_pool=policy))
+    world.node("n1")
+    world.node("n2", up=how != "away", health=Health.DOWN if how == "down" else Health.UP)
+    world.node("n3")
+    measured = ask(world.pool)
+    world.pass_time(10)
+    measured.end()
+    claims = [ask(world.pool, model) for model in ("other",) * 4 + ("m",) * 3]
+    assert sum(claim.waiting for claim in claims) == 4
+    refused = ask(world.pool)
+    assert refused.failure is not None
+    assert (refused.code, refused.failure.retry_after_ms) == ("queue_full", 10_000), "two of 10 s on two slots"
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_retry_after_of_a_wait_that_lasted_too_long_is_measured_too(refreshed: bool) -> None:
+    nodes, models = {"n1": [provider("a")]}, {"m": ["a"]}
+    world = World(configuration(nodes, models, provider_pool={"queue_timeout_ms": 1000}))
+    world.node("n1")
+    measured = ask(world.pool)
+    world.pass_time(70)
+    measured.end()
+    ask(world.pool)
+    claims = [ask(world.pool) for _ in range(3)]
+    if refreshed:
+        world.pass_time(0.5)
+        world.refresh(configuration(nodes, models, provider_pool={"queue_timeout_ms": 500}))
+    else:
+        world.pass_time(1)
+    told = [(claim.code, claim.failure and claim.failure.retry_after_ms) for claim in claims]
+    assert told == [("queue_timeout", 60_000)] * 3, "a slot is free in 70 s; nobody is told more than a minute"
+
+
 # ---- what is told, and when
 
 
@@ -358,6 +400,18 @@ def test_only_a_new_up_ends_a_backoff() -> None:
     assert waiting.provider == "a"
 
 
+def test_nothing_of_a_backoff_is_left_after_a_new_up() -> None:
+    """When it would have ended nobody is on trial: any number may go there."""
+    world, held, waiting = busy_world()
+    shut(world, held[:3])
+    world.node("n1", health=Health.DEGRADED)
+    world.node("n1")
+    assert waiting.provider == "a"
+    world.pass_time(1)
+    assert [ask(world.pool).provider for _ in range(2)] == ["a", "a"]
+    assert not world.pool.resources["a"].connecting.on_trial
+
+
 # ---- going elsewhere, in turn
 
 
@@ -396,6 +450,26 @@ def test_all_that_was_waited_counts_and_nothing_else(refreshed: bool) -> None:
     assert claim.waiting
     world.pass_time(0.001)
     assert (claim.code, claim.waited) == ("queue_timeout", 1000)
+
+
+@pytest.mark.parametrize(("timeout_ms", "code"), [(801, None), (800, "queue_timeout")])
+def test_all_that_was_waited_counts_at_the_refresh_itself(timeout_ms: int, code: str | None) -> None:
+    """It has waited for 600 ms, run elsewhere, and waited for 200 ms again."""
+    nodes, models = {"n1": [provider("a")], "n2": [provider("b")]}, {"m": ["a", "b"]}
+    world = World(configuration(nodes, models, provider_pool={"queue_timeout_ms": 1000}))
+    world.node("n1")
+    world.node("n2")
+    first, _ = ask(world.pool), ask(world.pool)
+    claim = ask(world.pool)
+    world.pass_time(0.6)
+    first.end()
+    world.pass_time(5)
+    assert go_back(world, claim)
+    world.pass_time(0.2)
+    world.refresh(configuration(nodes, models, provider_pool={"queue_timeout_ms": timeout_ms}))
+    assert (claim.code, claim.waiting) == (code, code is None), "before any time passes"
+    world.pass_time(0.001)
+    assert (claim.code, claim.waited) == ("queue_timeout", timeout_ms)
 
 
 def test_a_long_run_with_nowhere_left_to_go_is_told_its_first_failure_at_once() -> None:

@@ -163,6 +163,26 @@ def test_a_wait_that_lasts_too_long() -> None:
     assert json.loads(stream.answer.events[-1])["error"]["code"] == "queue_timeout"
 
 
+def test_when_to_come_again_is_measured() -> None:
+    """Runs take 7 s, and there is one slot: two of them, if nobody leaves."""
+    gateway = busy(provider_pool={"max_queue": 1, "queue_timeout_ms": 30_000})
+    gateway.net.run(7)
+    gateway.run.say(start(JSON), piece(ANSWER), complete())
+    gateway.run.go()
+    gateway.net.run()
+    gateway.chat()
+    waiting, refused = gateway.chat(), gateway.chat()
+    assert error(refused.answer) == (429, "queue_full", True)
+    assert refused.answer.headers["retry-after"] == "14"
+    gateway.net.run(20)
+    gateway.run.say(start(JSON), piece(ANSWER), complete())
+    gateway.run.go()
+    gateway.net.run()
+    assert waiting.data == b""
+    assert gateway.chat().data == b""
+    assert gateway.chat().answer.headers["retry-after"] == "20", "9.6 s lately, 19.2 s for two"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_while_it_waits_leaves_the_queue(stream: bool) -> None:
     """QU-02: it never reaches the backend, and its place is free at once."""
