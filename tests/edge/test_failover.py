@@ -247,6 +247,8 @@ def test_three_that_do_not_connect_shut_a_provider_until_one_tries() -> None:
         m.Error(answered(429)),
         m.Error(Failure("upstream_timeout", "silent")),
         m.Error(Failure("upstream_busy", "no connection is free")),
+        m.Error(Failure("adapter_unavailable", "none")),
+        m.Error(Failure("deadline_exceeded", "it took too long")),
         m.Cancelled(),
         m.Error(failure_of(429, {}, b'{"error": {"message": "no", "code": "upstream_connect"}}')),
     ],
