@@ -302,6 +302,22 @@ def test_provider_status() -> None:
     assert world.entry.health_of("p1") == (m.Health.UNKNOWN, ""), "nobody knows any more"
 
 
+def test_a_node_does_not_disable_a_provider() -> None:
+    """That is the configuration's to say; a provider that a node calls so would be neither up nor down."""
+    world = World()
+    end = world.end()
+    end.wire.send(m.ProviderStatus("p1", "up", "it answers"))
+    world.net.run()
+    changes = list(world.changes)
+    end.wire.send(m.ProviderStatus("p1", "disabled", "no"))
+    end.wire.send(m.ProviderStatus("p2", "disabled", "no"))
+    world.net.run()
+    assert world.entry.health_of("p1") == (m.Health.UP, "it answers")
+    assert world.entry.health_of("p2") == (m.Health.UNKNOWN, "")
+    assert world.changes == changes
+    assert not end.lost
+
+
 def test_closing_closes_every_link_registered_or_not() -> None:
     world = World()
     ends = [world.end(), world.end("n2"), world.end(register=False)]
