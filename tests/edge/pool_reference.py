@@ -27,6 +27,7 @@ class Run:
     arrived: int
     outcome: str | None = None  # None while it waits or runs
     provider: Json | None = None  # as it was configured at dispatch; only its id and node are used
+    node: str | None = None  # where it runs, or ran; a routed run has no provider
     long: bool = False  # "Whether a held lease counts as long was settled when it was taken."
     queued_ms: int = 0
     started_at: int | None = None
@@ -71,6 +72,14 @@ def find_model(config: Json, model_id: str) -> Json | None:
     for model in config["models"]:
         if model["id"] == model_id:
             found: Json = model
+            return found
+    return None
+
+
+def find_route(config: Json, model_id: str) -> Json | None:
+    for route in config.get("routes", []):
+        if route["model"] == model_id:
+            found: Json = route
             return found
     return None
 
@@ -177,13 +186,18 @@ def choose(state: State, run: Run, free: list[Json]) -> Json:
 def dispatch(state: State, run: Run, provider: Json) -> None:
     run.provider = provider
     run.long = is_long(state, run)
-    run.started_at = state.now
-    run.queued_ms = state.now - run.arrived
-    state.running.append(run)
+    start(state, run, provider["node"])
     # "Every dispatch sets the memory"; "the memory survives a refresh". Decided: also one that removes the model and
     # another one that adds it again.
     state.last_dispatch[run.model] = provider["id"]
     state.dispatches[full_name(provider)] += 1
+
+
+def start(state: State, run: Run, node: str) -> None:
+    run.node = node
+    run.started_at = state.now
+    run.queued_ms = state.now - run.arrived
+    state.running.append(run)
 
 
 def refuse(state: State, run: Run, outcome: str) -> None:
@@ -197,6 +211,10 @@ def refuse(state: State, run: Run, outcome: str) -> None:
 def arrive(state: State, line: Json) -> None:
     run = Run(line["id"], line["model"], line["tokens"], line["service_ms"], state.now)
     state.runs.append(run)
+    route = find_route(state.config, run.model)
+    if route is not None:
+        follow_route(state, run, route)
+        return
     # 1. "M unknown: model_not_found."
     if find_model(state.config, run.model) is None:
         refuse(state, run, "model_not_found")
@@ -224,6 +242,18 @@ def arrive(state: State, line: Json) -> None:
         return
     run.last_candidate = state.now
     state.queue.append(run)
+
+
+def follow_route(state: State, run: Run, route: Json) -> None:
+    # "A model_routes run takes no pool slot and never queues: it goes to the named node (else the first connected one
+    # in config order) that has that adapter enabled, else no_provider." Decided: a node that is not down is connected.
+    for node in state.config["nodes"]:
+        if route["node"] is not None and route["node"] != node["id"]:
+            continue
+        if node["id"] not in state.down_nodes and node["adapters"].get(route["adapter"]):
+            start(state, run, node["id"])
+            return
+    refuse(state, run, "no_provider")
 
 
 # Queue
@@ -280,7 +310,7 @@ def node_down(state: State, node: str) -> None:
     if node not in state.down_nodes:
         state.down_nodes.append(node)
     for run in list(state.running):
-        if run.provider is not None and run.provider["node"] == node:
+        if run.node == node:
             end_running(state, run, "node_lost")
 
 
@@ -426,7 +456,7 @@ def reference(config: Json, trace: list[Json], configs: dict[str, Json]) -> Json
     """What the simulator should answer for a valid trace.
 
     `config` and the values of `configs` are normalized configurations; a `refresh` line's `config` is a
-    key of `configs`.
+    key of `configs`. Where `routes` are, each node says under `adapters` which it has, and whether they are enabled.
     """
     state = State(config)  # "All nodes are up at 0 unless told otherwise."
     for provider in all_providers(config):

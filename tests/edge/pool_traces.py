@@ -21,6 +21,9 @@ SERVICES = [10, 10, 20, 30, 50, 100, 100, 200, 300, 500, 1000, 3000, 30_000, 60_
 STEPS = [0, 0, 0, 0, 10, 10, 10, 20, 30, 50, 100, 200]
 OUTAGES = [59_980, 59_990, 60_000, 60_010, 61_000, 120_000]
 
+#: Adapters that older routes may name; a node has some of them, and some of those are not enabled.
+ROUTED_ADAPTERS = ["b", "c"]
+
 #: The name every provider serves. It is the same for all, because what a provider serves cannot change in a live
 #: refresh while the groups that use it can.
 TARGET = "t"
@@ -34,6 +37,24 @@ def random_case(rng: random.Random) -> tuple[Json, list[Json], dict[str, Json]]:
     while len(case.trace) < length:
         case.step()
     return config, case.trace[:length], case.configs
+
+
+def with_routes(rng: random.Random, config: Json, trace: list[Json], configs: dict[str, Json]) -> None:
+    """Give a case older routes, which a live refresh cannot change, and let some of its runs ask for them."""
+    adapters = [{name: rng.random() < 0.6 for name in ROUTED_ADAPTERS if rng.random() < 0.8} for _ in config["nodes"]]
+    routes = []
+    for name in ROUTED_ADAPTERS:
+        having = [node["id"] for node, has in zip(config["nodes"], adapters, strict=True) if has.get(name)]
+        if having:
+            routes.append({"model": f"any-{name}", "adapter": name, "node": None})
+            routes.append({"model": f"one-{name}", "adapter": name, "node": rng.choice(having)})
+    for each in (config, *configs.values()):
+        each["routes"] = routes
+        for node, has in zip(each["nodes"], adapters, strict=True):
+            node["adapters"] = has
+    for line in trace:
+        if routes and "model" in line and rng.random() < 0.4:
+            line["model"] = rng.choice(routes)["model"]
 
 
 def as_yaml_document(config: Json) -> Json:
@@ -54,7 +75,10 @@ def as_yaml_document(config: Json) -> Json:
             {
                 "id": node["id"],
                 "token": f"token-of-{node['id']}",
-                "adapters": [{"name": "a", "type": "ollama", "base_url": "http://127.0.0.1:1"}],
+                "adapters": [
+                    {"name": name, "enabled": enabled, "type": "ollama", "base_url": "http://127.0.0.1:1"}
+                    for name, enabled in {"a": True, **node.get("adapters", {})}.items()
+                ],
                 "providers": providers,
             }
         )
@@ -67,8 +91,10 @@ def as_yaml_document(config: Json) -> Json:
         if model["context_window_tokens"] is not None:
             entry["context_window_tokens"] = model["context_window_tokens"]
         models.append(entry)
+    routes = [{**route, "target": TARGET} for route in config.get("routes", [])]
     return {
         "edge": {"id": "e"},
+        "openai": {"allow_anonymous": True, "model_routes": routes} if routes else None,
         "long_context_threshold_tokens": config["long_context_threshold_tokens"],
         "provider_pool": dict(config["provider_pool"]),
         "nodes": nodes,

@@ -1,29 +1,51 @@
-"""The simulator: it agrees with a slow second opinion on random traces, and says what is wrong with a trace."""
+"""The simulator: it agrees with a slow second opinion on random traces, and says what is wrong with a trace.
+
+``POOL_TRACES`` says how many traces, 1000 unless it is set; who changes the pool may want ten times as many:
+``POOL_TRACES=10000 pytest tests/edge/test_pool_simulate.py``.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+from typing import Any, Final
 
 import pytest
 from gateway_in_memory import document, node
 from pool_reference import reference
-from pool_traces import as_yaml_document, random_case
+from pool_traces import as_yaml_document, random_case, with_routes
 
 from iop.edge.config import load_document
 from iop.edge.pool.simulate import Simulation
 from iop.edge.pool.trace import TraceError, parse
 
+TRACES: Final = int(os.environ.get("POOL_TRACES", "1000"))
 
-@pytest.mark.parametrize("start", range(0, 1000, 100))
+
+def lived(config: Any, trace: Any, configs: Any) -> Any:
+    """Return what the simulator makes of a case."""
+    settings = load_document(as_yaml_document(config)).config
+    others = {name: load_document(as_yaml_document(other)).config for name, other in configs.items()}
+    simulation = Simulation(settings, others)
+    simulation.live_through(parse(map(json.dumps, trace), {each.id for each in settings.nodes}))
+    return simulation.as_document()
+
+
+@pytest.mark.parametrize("start", range(0, TRACES, 100))
 def test_it_agrees_with_the_reference(start: int) -> None:
-    for seed in range(start, start + 100):
+    for seed in range(start, min(start + 100, TRACES)):
         config, trace, configs = random_case(random.Random(seed))
-        settings = load_document(as_yaml_document(config)).config
-        others = {name: load_document(as_yaml_document(other)).config for name, other in configs.items()}
-        simulation = Simulation(settings, others)
-        simulation.live_through(parse(map(json.dumps, trace), {each.id for each in settings.nodes}))
-        assert simulation.as_document() == reference(config, trace, configs), f"seed {seed}"
+        assert lived(config, trace, configs) == reference(config, trace, configs), f"seed {seed}"
+
+
+def test_it_agrees_with_the_reference_on_older_routes() -> None:
+    """A tenth of the traces, with routes that lead past the pool."""
+    for seed in range(TRACES // 10):
+        rng = random.Random(seed)
+        config, trace, configs = random_case(rng)
+        with_routes(rng, config, trace, configs)
+        assert lived(config, trace, configs) == reference(config, trace, configs), f"seed {seed}"
 
 
 GOOD = '{"at": 5, "id": "a", "model": "m", "tokens": 1, "service_ms": 1}'
@@ -102,3 +124,17 @@ def test_routed_runs_take_no_slot_and_go_to_their_node() -> None:
     ]
     assert all(run.provider is None for run in simulation.runs.values() if run.model != "m")
     assert simulation.pool.in_flight == 0
+
+
+def test_a_route_to_an_adapter_that_is_not_enabled_leads_elsewhere_or_nowhere() -> None:
+    made = document(
+        node("n1", "p1"), node("n2", "q1"), openai={"model_routes": [{"model": "old", "adapter": "b", "target": "t"}]}
+    )
+    for each, enabled in zip(made["nodes"], (False, True), strict=True):
+        each["adapters"].append({"name": "b", "type": "scripted", "enabled": enabled})
+    run = '{{"at": {0}, "id": "r{0}", "model": "old", "tokens": 1, "service_ms": 1}}'
+    simulation = Simulation(load_document(made).config)
+    simulation.live_through(
+        parse([run.format(0), '{"at": 10, "op": "node_down", "node": "n2"}', run.format(20)], {"n1", "n2"})
+    )
+    assert outcomes(simulation) == [("complete", "n2", 1), ("no_provider", None, 20)]
