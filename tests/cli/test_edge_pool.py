@@ -61,6 +61,37 @@ def test_for_people(call: Call) -> None:
     ]
 
 
+def test_who_waited_too_long_was_refused(call: Call) -> None:
+    """It is among the refusals of the report, and of a sweep."""
+    edge = EDGE.replace("queue_timeout_ms: 500", "queue_timeout_ms: 50")
+    status, out, err = call(edge=edge)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[:3] == [
+        "4 runs, 2 complete",
+        "  refused: queue_full: 1 (25.0 %)",
+        "  refused: queue_timeout: 1 (25.0 %)",
+    ]
+    _, row = call("--sweep", "p=1", edge=edge)[1].splitlines()
+    assert row.split()[:3] == ["1", "2", "2"]
+
+
+def test_who_left_or_was_lost_was_not_refused(call: Call) -> None:
+    trace = "".join(LINE.format(at=at) for at in (0, 10)) + '{"at": 20, "op": "cancel", "id": "r10"}\n'
+    trace += '{"at": 30, "op": "node_down", "node": "n"}\n'
+    status, out, _ = call(trace=trace)
+    assert status == 0
+    assert out.splitlines()[:3] == ["2 runs, 0 complete", "  cancelled: 1 (50.0 %)", "  node_lost: 1 (50.0 %)"]
+    _, row = call("--sweep", "p=1", trace=trace)[1].splitlines()
+    assert row.split()[:3] == ["1", "0", "0"]
+
+
+def test_later_files_overlay_earlier_ones(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("provider_pool: {max_queue: 2}\n")
+    status, out, err = call("--config", str(tmp_path / "more.yaml"))
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0] == "4 runs, 4 complete"
+
+
 def test_for_programs(call: Call) -> None:
     status, out, _ = call("--format", "json")
     document = json.loads(out)
@@ -84,6 +115,23 @@ def test_a_sweep_compares(call: Call) -> None:
     assert (one.split()[:3], two.split()[:3]) == (["1", "3", "1"], ["2", "4", "0"])
     document = json.loads(call("--sweep", "p=1,2", "--format", "json")[1])
     assert [each["capacities"] for each in document["sweep"]] == [{"n/p": 1}, {"n/p": 2}]
+
+
+def test_of_several_sweeps_every_combination_is_tried(call: Call) -> None:
+    second = "{id: q, type: ollama, category: local_inference, adapter: a, models: [m], capacity: 1}"
+    edge = EDGE.replace("capacity: 1}]", f"capacity: 1}}, {second}]").replace("[p]", "[p, q]")
+    sweeps = ["--sweep", "p=1,2", "--sweep", "q=1,3"]
+    status, out, err = call(*sweeps, "--format", "json", edge=edge)
+    assert (status, err) == (0, "")
+    assert [each["capacities"] for each in json.loads(out)["sweep"]] == [
+        {"n/p": 1, "n/q": 1},
+        {"n/p": 1, "n/q": 3},
+        {"n/p": 2, "n/q": 1},
+        {"n/p": 2, "n/q": 3},
+    ]
+    heads, *rows = call(*sweeps, edge=edge)[1].splitlines()
+    assert heads.split()[:2] == ["n/p", "n/q"]
+    assert [row.split()[:2] for row in rows] == [["1", "1"], ["1", "3"], ["2", "1"], ["2", "3"]]
 
 
 def test_an_id_with_a_slash_is_swept_as_it_is_called(call: Call) -> None:
@@ -118,6 +166,20 @@ def test_what_cannot_be_simulated(
     assert status == expected
     assert said in out + err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("how", ["the configuration", "that of a refresh"])
+def test_a_configuration_that_does_not_load_is_a_programs_to_read(call: Call, how: str) -> None:
+    """The document of ``config check``, and nothing else."""
+    broken = EDGE.replace("edge: {id: e}", "edge: {id: e}\nheartbeat_ms: 0")
+    if how == "the configuration":
+        status, out, err = call("--format", "json", edge=broken)
+    else:
+        status, out, err = call("--format", "json", trace=REFRESH, new=broken)
+    document = json.loads(out)
+    assert (status, err) == (4, "")
+    assert (sorted(document), document["valid"]) == (["errors", "valid", "warnings"], False)
+    assert [(each["path"], each["code"]) for each in document["errors"]] == [("heartbeat_ms", "range")]
 
 
 def test_the_second_of_two_refreshes_is_not_live(call: Call, tmp_path: Path) -> None:
