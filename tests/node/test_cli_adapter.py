@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -26,11 +27,12 @@ from iop.node.adapters.cli.adapter import CLIAdapter, factory
 from iop.node.adapters.cli.processes import MARKER, Processes, reap_orphans
 from iop.node.adapters.environment import Environment, Run
 from iop.node.adapters.workspace import resolved
-from iop.node.sessions import EXPIRES, REMEMBERED, SessionStore
+from iop.node.sessions import SessionStore
 
 pytestmark = pytest.mark.usefixtures("logged")
 
 AGENT = str(Path(__file__).with_name("fake_agent.py"))
+DAY = 86_400
 
 
 class World:
@@ -380,7 +382,7 @@ async def test_directories_that_nobody_needs_are_removed(world: World) -> None:
     kept = sorted(path.name for path in scratch.iterdir())
     assert len(kept) == 2
     assert all(name.startswith("session-") for name in kept)
-    world.now += EXPIRES + 1
+    world.now += DAY + 1
     world.another().start()
     assert list(scratch.iterdir()) == []
     gone = World(world.folder, command="no-such-program", mode="oneshot")
@@ -424,10 +426,16 @@ async def test_what_a_dead_node_left_is_killed_and_nothing_else(world: World) ->
     await done
     await gone(world)
     assert not list((world.folder / "children").iterdir())
-    # another process has the id by now: neither its start nor its marker is the one written down
-    record.write_text(json.dumps({**json.loads(copy), "group": os.getpid()}))
-    (world.folder / "children" / "nonsense.json").write_text("{")
-    assert reap_orphans(record.parent) == 0
+    # another process has the id by now: its marker is not the one written down, though it began at the same time
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as bystander:
+        begun = int(Path(f"/proc/{bystander.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        record.write_text(json.dumps({**json.loads(copy), "group": bystander.pid, "begun": begun}))
+        (world.folder / "children" / "nonsense.json").write_text("{")
+        try:
+            assert reap_orphans(record.parent) == 0
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
     assert not list((world.folder / "children").iterdir())
 
 
@@ -480,14 +488,14 @@ async def test_sessions_that_are_gone_are_not_begun_anew(world: World) -> None:
     assert await world.adapter.terminate_session("ended")
     assert not await world.adapter.terminate_session("ended")
     assert not await world.adapter.terminate_session("never there")
-    world.now += EXPIRES + 1
+    world.now += DAY + 1
     for session_id in ("old", "ended"):
         assert (await world.refused("hello", session_id=session_id)).code == "session_gone"
     assert {each["session_id"]: each["state"] for each in world.adapter.sessions()} == {
         "old": "expired",
         "ended": "terminated",
     }
-    world.now += REMEMBERED + 1
+    world.now += 30 * DAY + 1
     assert (await world.ask("hello", session_id="old")).text == "hello"
 
 

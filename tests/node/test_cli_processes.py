@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,25 +14,36 @@ from iop.node.adapters.cli.processes import MARKER
 
 BEGUN = 500
 PID = 4_190_001  # nobody's: above what a kernel gives by default on a machine without many cores
+MEMBER = PID + 1
+"""Of the group that the other one leads, where it leads one; it has thrown its marker away."""
 ENVIRON = f"A=b\0{MARKER}=mine\0".encode()
 
 
 class Proc:
-    """A process that belongs to no group of ours."""
+    """A process that belongs to no group, and whoever else there is."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / str(PID)
-        self._folder.mkdir()
+        self._folder = folder
         self.slept = 0
         self.while_asleep: Callable[[], None] = lambda: None
 
     def has(
-        self, environ: bytes, place: tuple[int, int] = (7000, 7100), state: str = "S", flags: int = 0x400000
+        self,
+        environ: bytes,
+        place: tuple[int, int] = (7000, 7100),
+        state: str = "S",
+        flags: int = 0x400000,
+        *,
+        pid: int = PID,
+        group: int = 0,
     ) -> None:
         fields = [state, *["0"] * 51]
-        fields[6], fields[19], fields[47], fields[48] = str(flags), str(BEGUN), *map(str, place)
-        (self._folder / "stat").write_text(f"{PID} (a )name) {' '.join(fields)}\n")
-        (self._folder / "environ").write_bytes(environ)
+        fields[2], fields[6], fields[19] = str(group), str(flags), str(BEGUN)
+        fields[47], fields[48] = map(str, place)
+        folder = self._folder / str(pid)
+        folder.mkdir(exist_ok=True)
+        (folder / "stat").write_text(f"{pid} (a )name) {' '.join(fields)}\n")
+        (folder / "environ").write_bytes(environ)
 
     def sleep(self, seconds: float) -> None:
         self.slept += 1
@@ -97,3 +109,28 @@ def test_nobody_is_waited_for_for_long(proc: Proc, killed: list[int]) -> None:
     proc.has(b"", (0, 0))
     assert processes._kill(1, "mine", BEGUN) == 0
     assert proc.slept == processes._LOOKS
+
+
+@pytest.mark.parametrize(
+    ("marker", "begun", "found"),
+    [
+        ("mine", BEGUN, [PID, MEMBER]),
+        ("other", BEGUN, []),
+        ("mine", BEGUN - 1, [PID]),
+        ("mine", BEGUN + 1, []),
+        ("other", BEGUN - 1, []),
+    ],
+    ids=["it", "another run", "its run, later", "its run, before", "a stranger"],
+)
+def test_a_group_is_a_dead_nodes_only_by_its_start_and_its_marker(
+    proc: Proc, killed: list[int], tmp_path: Path, marker: str, begun: int, found: list[int]
+) -> None:
+    """One that began later and carries the marker is of the run, but its id says nothing any more of a group."""
+    proc.has(ENVIRON, group=PID)
+    proc.has(b"A=b\0", pid=MEMBER, group=PID)
+    record = tmp_path / "children" / "record.json"
+    record.parent.mkdir()
+    record.write_text(json.dumps({"group": PID, "marker": marker, "begun": begun}))
+    assert processes.reap_orphans(record.parent) == bool(found)
+    assert sorted(set(killed)) == found
+    assert not record.exists()
