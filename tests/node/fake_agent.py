@@ -6,11 +6,13 @@ back. Knows nothing of IOP, and speaks the line format of Claude Code.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 SLEEPER = (
@@ -111,6 +113,29 @@ def betray() -> None:
     sys.exit(1)
 
 
+def complain(lines: str) -> None:
+    """End with so many numbered lines on stderr behind one that begins as an error."""
+    sys.stderr.write("error: at first\n" + "".join(f"number {number:04}\n" for number in range(1, int(lines) + 1)))
+    sys.exit(1)
+
+
+def listen() -> None:
+    """Answer with what is on stdin, when that is at its end."""
+    result(f"heard {sys.stdin.read()!r}")
+
+
+def drip(text: str) -> None:
+    """Say it byte by byte, each when the one before it was read."""
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    line = json.dumps({"type": "stream_event", "event": delta}, ensure_ascii=False).encode() + b"\n"
+    before, said, after = line.partition(text.encode())
+    for part in (before, *(bytes([byte]) for byte in said), after):
+        os.write(1, part)
+        while any(fcntl.ioctl(1, termios.FIONREAD, bytes(4))):
+            time.sleep(0.0005)
+    result("")
+
+
 def refuse(status: str) -> None:
     """An error that calls itself a success, with exit status 0."""
     result("limit reached", is_error=True, api_error_status=int(status))
@@ -141,7 +166,10 @@ def stray() -> None:
 
 ORDERS = {
     order.__name__: order
-    for order in (tell, hang, mute, deaf, leave, flood, line, fail, betray, refuse, die, stray, nameless, chatter)
+    for order in (
+        *(tell, hang, mute, deaf, leave, flood, line, fail, betray, refuse, die, stray, nameless, chatter),
+        *(complain, listen, drip),
+    )
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -163,6 +164,25 @@ async def test_it_gets_its_own_environment_and_the_harmless_part_of_the_nodes(wo
     assert set(environ) <= {"PATH", "HOME", "LANG", "TMPDIR", "TERM", "FOLDER", MARKER, "LC_CTYPE", "LC_ALL"}
 
 
+@ensureDeferred
+async def test_it_gets_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the node nor by what makes it a child; each that it gets is the node's."""
+    given = {
+        "HOME": "/home/of-the-node",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "LC_TIME": "en_DK.UTF-8",
+        "TMPDIR": "/tmp/of-the-node",
+        "TERM": "vt100",
+    }
+    for name, value in {**given, "USER": "node", "LCNAME": "no LC_", "PYTHONPATH": "/nowhere"}.items():
+        monkeypatch.setenv(name, value)
+    world = World(folder, command="env", args=[], output_format="text", mode="oneshot", env={"KEY": "k"})
+    environ = dict(line.split("=", 1) for line in (await world.ask("hello")).text.splitlines())
+    assert re.fullmatch("[0-9a-f]{32}", environ.pop("IOP_RUN"))
+    assert environ == {"PATH": os.environ["PATH"], **given, "KEY": "k"}
+
+
 @pytest.mark.parametrize("way", ["stdin", "argument"])
 @pytest.mark.parametrize(
     "prompt", ["-1 + 2 = ?", "--help", "- [ ] buy milk", "; touch iop-shell-ran; $(id) `id`", "那\n", "x" * 120_000]
@@ -184,6 +204,13 @@ async def test_long_prompts_and_nul_go_by_stdin_alone(folder: Path) -> None:
     world = World(folder, prompt="argument", env={"FOLDER": str(folder)})
     for prompt in ("y" * 200_000, "a\0b"):
         assert (await world.refused(prompt)).code == "invalid_value"
+
+
+@ensureDeferred
+async def test_stdin_is_at_its_end_behind_a_prompt_that_is_an_argument(folder: Path) -> None:
+    """CL-04: agents that have a prompt read an open stdin all the same, and wait for its end."""
+    world = World(folder, prompt="argument", request_timeout_ms=10_000, env={"FOLDER": str(folder)})
+    assert (await world.ask("listen")).text == "heard ''"
 
 
 @ensureDeferred
@@ -259,6 +286,12 @@ async def test_long_lines_and_much_noise(world: World) -> None:
 
 
 @ensureDeferred
+async def test_characters_that_come_in_pieces_are_whole(world: World) -> None:
+    """UTF-01 CLI stdout line: two, three and four bytes, each read by itself."""
+    assert (await world.ask("drip é那😀")).text == "é那😀"
+
+
+@ensureDeferred
 async def test_a_client_that_does_not_read_stops_the_agent(world: World) -> None:
     """CL-04: nothing is buffered without bound."""
     sink, done = world.begin("flood 3000")
@@ -286,6 +319,15 @@ async def test_a_bad_end_is_told(world: World, prompt: str, code: str, status: i
     sink = await world.ask(prompt)
     assert (sink.failure.code, sink.failure.http_status) == (code, status)
     assert said in sink.failure.message
+
+
+@ensureDeferred
+async def test_the_last_of_much_that_stderr_says_is_told(world: World) -> None:
+    """The error that it begins with would be told if more than the last 4 KiB were kept: it is 4,800 bytes behind."""
+    told = (await world.ask("complain 400")).failure.message
+    assert told == "the agent ended without a result (exit status 1): number 0398; number 0399; number 0400"
+    told = (await world.ask("complain 300")).failure.message
+    assert told.endswith("(exit status 1): error: at first; number 0001; number 0002")
 
 
 @ensureDeferred
