@@ -6,6 +6,7 @@ back. Knows nothing of IOP, and speaks the line format of Claude Code.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -69,6 +70,45 @@ def deaf() -> None:
     sleeper()
     sleeper(start_new_session=True)
     hang()
+
+
+def note(name: str) -> None:
+    """Leave word of how far it came."""
+    open(os.path.join(os.environ["FOLDER"], name), "x").close()
+
+
+def finish() -> None:
+    """Asked to end, wait for a child of its group, which is asked too, then until somebody lets it go."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    child = os.fork()
+    if not child:
+        signal.sigwait({signal.SIGINT})
+        os._exit(0)
+    say("begun")
+    signal.sigwait({signal.SIGINT})
+    note("asked")
+    os.waitpid(child, 0)
+    note("alone")
+    with open(os.path.join(os.environ["FOLDER"], "go"), "rb") as go:
+        go.read(1)
+    note("finished")
+
+
+def insist() -> None:
+    """Fill stdout, and end when it was asked to and all that it has to say was read."""
+    asked: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    os.set_blocking(1, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(1, b"\n" * 65536)
+    os.set_blocking(1, True)
+    note("full")
+    while not asked:
+        os.write(1, b"\n" * 65536)
+    sys.stdout.write("\n" * (2 << 20))
+    sys.stdout.flush()
+    note("finished")
 
 
 def sleeper(start_new_session: bool = False) -> None:
@@ -168,7 +208,7 @@ ORDERS = {
     order.__name__: order
     for order in (
         *(tell, hang, mute, deaf, leave, flood, line, fail, betray, refuse, die, stray, nameless, chatter),
-        *(complain, listen, drip),
+        *(complain, listen, drip, finish, insist),
     )
 }
 

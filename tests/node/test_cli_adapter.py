@@ -37,7 +37,12 @@ DAY = 86_400
 
 
 class World:
-    """An adapter for the fake agent."""
+    """An adapter for the fake agent.
+
+    :cvar clock: what its adapter's time is.
+    """
+
+    clock: Any = reactor
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
@@ -58,7 +63,7 @@ class World:
 
     def another(self) -> CLIAdapter:
         """Make an adapter over the same state, as a node that was started again would."""
-        environment = Environment("agent", reactor, self.folder, self.store, partial(resolved, roots=[self.root]))
+        environment = Environment("agent", self.clock, self.folder, self.store, partial(resolved, roots=[self.root]))
         processes = Processes(reactor, self.folder / "children")  # type: ignore[arg-type]
         adapter = CLIAdapter(self.settings, environment, processes, {**os.environ, "SECRET": "s"})
         self.made.append(adapter)
