@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 import yaml
@@ -23,13 +25,20 @@ from iop.edge.config import load_document
 
 pytestmark = pytest.mark.slow
 
+AGENT = Path(__file__).parents[1] / "node" / "fake_agent.py"
+
 
 class Up:
-    """``iop up`` as a process, up and answering."""
+    """``iop up`` as a process, up and answering.
 
-    def __init__(self, state_dir, *arguments):
+    :param environ: what is other in its environment.
+    """
+
+    def __init__(self, state_dir, *arguments, **environ):
         command = [sys.executable, "-P", "-m", "iop.cli.iop", "up", "--state-dir", str(state_dir), *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
+        )
         line = self.process.stdout.readline()
         if not line:
             raise AssertionError(self.process.communicate(timeout=10)[1])
@@ -67,6 +76,24 @@ def test_demo_answers_the_whole_way(demo):
     assert answer["choices"][0]["finish_reason"] == "stop"
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
     assert up.stop()[0] == 0
+
+
+def test_an_agent_that_is_installed_answers_the_whole_way(tmp_path):
+    """Whatever else this machine has on the usual ports, the only agent in PATH is this one."""
+    agent = tmp_path / "bin" / "claude"
+    agent.parent.mkdir()
+    agent.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S {shlex.quote(str(AGENT))} "$@"\n')
+    agent.chmod(0o755)
+    up = Up(tmp_path / "state", "--port", "0", "--json", PATH=str(agent.parent))
+    try:
+        said = json.loads(up.first_line)
+        assert said["agents"] == [{"command": "claude", "model": "claude-agent"}]
+        assert "claude-agent" in said["models"]
+        answer = json.load(ask(said["base_url"], model="claude-agent"))
+        assert answer["choices"][0]["message"]["content"] == "Are you there?"
+        assert answer["usage"]["completion_tokens"] == 3
+    finally:
+        up.stop()
 
 
 def test_demo_streams_and_has_no_usage_unless_asked(demo):
