@@ -147,6 +147,64 @@ def test_tool_calls_are_taken_out_of_the_text_of_a_run_that_says_so() -> None:
     assert chunks(made)[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+PORTS = ('{"port":"Oban"}', '{"port":"Leith"}')
+WRITTEN = [f'<tool_call>{{"name":"lookup_tide","arguments":{port}}}</tool_call>' for port in PORTS]
+REPORTED = json.dumps(
+    [
+        {"id": f"c{number}", "type": "function", "function": {"name": "lookup_tide", "arguments": port}}
+        for number, port in enumerate(PORTS)
+    ]
+)
+TWO_CALLS = {
+    "written": (start(None, FALLBACK), *[piece(text=t) for t in WRITTEN], complete("stop", metadata=FALLBACK)),
+    "written in one piece": (start(None, FALLBACK), piece(text="\n".join(WRITTEN)), complete(metadata=FALLBACK)),
+    "native": (start(None), complete("stop", metadata={"openai_tool_calls": REPORTED})),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("way", TWO_CALLS)
+def test_two_calls_in_one_answer(way: str, stream: bool) -> None:
+    """TF-01, FR-01, two_calls: a client tells them apart by their indices in a stream, and by their ids always."""
+    answer = Gateway(*TWO_CALLS[way]).chat(tools=[TIDE], stream=stream).answer
+    if stream:
+        calls = [call for delta in deltas(answer) for call in delta.get("tool_calls", ())]
+        assert [call["index"] for call in calls] == [0, 1]
+        choice = chunks(answer)[-1]["choices"][0]
+    else:
+        choice = answer.json["choices"][0]
+        calls = choice["message"]["tool_calls"]
+        assert choice["message"]["content"] is None
+    assert [(call["type"], call["function"]) for call in calls] == [
+        ("function", {"name": "lookup_tide", "arguments": '{"port":"Oban"}'}),
+        ("function", {"name": "lookup_tide", "arguments": '{"port":"Leith"}'}),
+    ]
+    first, second = [call["id"] for call in calls]
+    assert first
+    assert second
+    assert first != second
+    assert way != "native" or (first, second) == ("c0", "c1")
+    assert choice["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_call_that_is_never_closed_is_text_at_the_end(reason: str) -> None:
+    """TF-01, never_closed: nothing is dropped, and the answer ends as the backend said that it does."""
+    text = 'Look: <tool_call>{"name":"lookup_tide","argu'
+    gateway = Gateway(start(None, FALLBACK), piece(text=text), complete(reason, metadata=FALLBACK))
+    choice = gateway.chat(tools=[TIDE]).answer.json["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": 'Look: <tool_call>{"name":"lookup_tide","argu'}
+    assert choice["finish_reason"] == reason
+    made = gateway.chat(tools=[TIDE], stream=True).answer
+    assert deltas(made) == [
+        {"role": "assistant", "content": ""},
+        {"content": "Look: "},
+        {"content": '<tool_call>{"name":"lookup_tide","argu'},
+        {},
+    ]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks(made)] == [None, None, None, reason]
+
+
 def test_and_out_of_no_other() -> None:
     """The contract: text is never parsed on an unmarked run."""
     gateway = Gateway(start(None), *[piece(text=t) for t in SAID], complete())
