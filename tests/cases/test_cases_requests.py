@@ -35,6 +35,67 @@ def test_pa_01_digits() -> None:
     assert chain.backend.last.body == body
 
 
+TOOLS = '"tools": [{"type": "function", "function": {"name": "lookup_tide", "parameters": {"type": "object"}}}]'
+CALL = '"tool_calls": [{"id":"c1","type":"function","function":{"name":"lookup_tide","arguments":"{}"}}]'
+
+
+def assert_written_so(messages: str) -> None:
+    """What a client writes as its messages is what the backend reads, byte for byte, whatever else is asked."""
+    for kind in ("vllm", "openai"):
+        chain = Chain(provider={"type": kind})
+        chain.backend.responds(200, ANSWER)
+        for more in ("", f"{TOOLS}, "):
+            asked = f'{{"model": "m", {more}"messages": [{messages}]}}'
+            assert chain.ask(body=asked.encode()).answer.status == 200
+            assert chain.backend.last.body.decode() == asked
+        chain.backend.streams(chunk("hi"), ending(), DONE)
+        streamed = f'{{"stream": true, "messages": [{messages}], "model": "m"}}'
+        assert chain.ask(body=streamed.encode()).answer.status == 200
+        assert chain.backend.last.json["stream_options"] == {"include_usage": True}
+        assert f'"messages": [{messages}]' in chain.backend.last.body.decode()
+        assert len(chain.backend.requests) == 3
+        chain.assert_idle()
+
+
+@pytest.mark.parametrize("content", ['"content": null, ', '"content" :null,', "", '"content": "", '])
+def test_ms_01_null_stays_null_and_absent_absent(content: str) -> None:
+    """MS-01"""
+    result = '{"role": "tool", "tool_call_id": "c1", "content": "2.1\\u00a0m"}'
+    assert_written_so(f'{{"role": "user", "content": "tide?"}}, {{"role": "assistant", {content}{CALL}}}, {result}')
+
+
+def test_ms_01_an_assistant_that_said_nothing() -> None:
+    """MS-01"""
+    assert_written_so('{"role": "assistant", "content": ""}, {"role": "user", "content": "tide?"}')
+
+
+def test_ms_02_lists_of_parts_stay_lists() -> None:
+    """MS-02: of every role, in their order."""
+
+    def parts(*texts: str) -> str:
+        return ", ".join(f'{{"type": "text",  "text": "{text}"}}' for text in texts)
+
+    assert_written_so(
+        f'{{"role": "system", "content": [{parts("Be terse.", "Use metres.")}]}}, '
+        f'{{"role": "user", "content": [{parts("one", "two")}]}}, '
+        f'{{"role": "assistant", "content": [{parts("ok")}], {CALL}}}, '
+        f'{{"role": "tool", "tool_call_id": "c1", "content": [{parts("22.5 C")}]}}'
+    )
+
+
+USER, DEVELOPER = '{"role": "user", "content": "hi"}', '{"role":"developer", "content": "Answer in rhyme."}'
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[DEVELOPER, USER], ['{"role": "system", "content": "Be brief."}', DEVELOPER, USER], [USER, DEVELOPER, USER]],
+    ids=["developer", "system, developer", "in the middle"],
+)
+def test_ms_03_a_developer_stays_one(messages: list[str]) -> None:
+    """MS-03"""
+    assert_written_so(", ".join(messages))
+
+
 @pytest.mark.parametrize(
     ("base_url", "target"),
     [
