@@ -312,3 +312,10 @@ class RecordingSink:
     def fail(self, failure: Failure, usage: m.Usage | None = None) -> None:
         assert isinstance(failure, Failure)
         self._take(m.Error(failure, usage))
+
+
+class RaisingSink(RecordingSink):
+    """Takes no piece: telling it one raises what no adapter expects, in the midst of its work."""
+
+    def delta(self, body: bytes = b"", text: str = "", reasoning: str = "") -> None:
+        boom(self)

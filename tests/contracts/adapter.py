@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from doubles import RecordingSink
+import pytest
+from doubles import RaisingSink, RecordingSink
 from jsonschema import Draft202012Validator
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.python.failure import Failure as TwistedFailure
@@ -28,7 +29,9 @@ class AdapterContract:
     - ``refuses``: refuses, before anything is said;
     - ``breaks``: says the first piece and fails;
     - ``silent``: says nothing at all;
-    - ``goes on``: begins, says the first piece, and then one more at each :meth:`more`.
+    - ``garbage``: says the first piece, and then what is nothing of its protocol;
+    - ``goes on``: begins, says the first piece, and then one more at each :meth:`more`;
+    - ``raises``: the same, but the adapter's own work on the first piece raises (see :meth:`sink`).
 
     Pieces are bytes of the answer, or UTF-8 of its text where the run is normalized.
     """
@@ -65,6 +68,10 @@ class AdapterContract:
         raise NotImplementedError
 
     # ---- what is common to the tests
+
+    def sink(self, kind: str) -> RecordingSink:
+        """Return a sink for a run of a kind."""
+        return RaisingSink() if kind == "raises" else RecordingSink()
 
     def started(self, kind: str) -> tuple[list[Any], RecordingSink, Deferred[Any]]:
         """Begin; return what its Deferred fires with, as often as it fires."""
@@ -113,6 +120,41 @@ class AdapterContract:
         assert [type(event) for event in sink.events] == [m.Start, m.Delta, m.Error]
         assert sink.said == self.PIECES[0]
         assert self.open() == 0
+
+    def test_garbage_is_a_failure_after_what_was_said(self) -> None:
+        fired, sink, _ = self.started("garbage")
+        assert fired == [None]
+        assert [type(event) for event in sink.events] == [m.Start, m.Delta, m.Error]
+        assert sink.said == self.PIECES[0]
+        assert sink.failure.code == "upstream_error"
+        assert self.open() == 0
+
+    def test_what_raises_ends_the_run_and_leaves_nothing(self) -> None:
+        """The node says of it what has to be said; a run that is over at the backend only would hold its slot."""
+        fired, sink, _ = self.started("raises")
+        assert len(fired) == 1
+        assert fired[0] is None or fired[0].check(ZeroDivisionError)
+        assert sink.said == b""
+        assert fired[0] is not None or isinstance(sink.end, m.Error)
+        assert self.open() == 0
+
+    @pytest.mark.parametrize("kind", ["raises", "silent", "garbage"])
+    def test_a_run_that_goes_wrong_harms_no_other(self, kind: str) -> None:
+        """The contract: an adapter that raises, never answers or says nonsense harms its own run only."""
+        under_way, before, _ = self.started("goes on")
+        fired, _, wrong = self.started(kind)
+        assert len(fired) == (0 if kind == "silent" else 1)
+        answered, after, _ = self.started("answers")
+        assert answered == [None]
+        assert after.said == b"".join(self.PIECES)
+        assert isinstance(after.end, m.Complete | m.Whole)
+        wrong.cancel()
+        self.flush()
+        assert self.open() == 1
+        more = self.more()
+        self.flush()
+        assert before.said == self.PIECES[0] + more
+        assert (under_way, before.end) == ([], None)
 
     def test_a_silent_backend_keeps_the_run_waiting(self) -> None:
         fired, sink, _ = self.started("silent")

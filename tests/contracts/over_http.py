@@ -32,6 +32,10 @@ class OverHTTP(AdapterContract):
         """Return what it writes behind the last one."""
         return ()
 
+    def nonsense(self, connection: Any) -> None:
+        """Write what is nothing of its protocol."""
+        connection.raw(b"\x00\xff\x13 no HTTP\r\n\r\n")
+
     def make(self) -> Any:
         self.net = MemoryNet()
         self.backend = Backend(self.net)
@@ -41,7 +45,9 @@ class OverHTTP(AdapterContract):
             "refuses": lambda c: c.respond(*self.REFUSAL),
             "breaks": lambda c: (c.stream(pieces[0], kind=self.KIND), self.net.run(), c.abort()),
             "silent": lambda c: None,
+            "garbage": lambda c: (c.stream(pieces[0], kind=self.KIND), self.nonsense(c)),
             "goes on": lambda c: c.stream(pieces[0], kind=self.KIND),
+            "raises": lambda c: c.stream(pieces[0], kind=self.KIND),
         }
         self.backend.answer = self._answer
         self.kinds: list[str] = []
@@ -58,11 +64,12 @@ class OverHTTP(AdapterContract):
 
     def begin(self, kind: str) -> tuple[Any, RecordingSink]:
         self.kinds.append(kind)
-        sink = RecordingSink()
+        sink = self.sink(kind)
         return self.adapter.run(Run(self.REQUEST), sink), sink
 
     def more(self) -> bytes:
-        newest = [request.connection for request in self.backend.requests if request.connection.busy][-1]
+        asked = [request.connection for request in self.backend.requests if request.connection.busy]
+        newest = [connection for connection in asked if connection in self.backend.connections][-1]
         newest.say(self.piece(self.MORE))
         return self.MORE
 

@@ -59,7 +59,10 @@ class MemoryChild:
         self.write_line({"type": "stream_event", "event": delta})
 
     def write_line(self, event: Any) -> None:
-        self._pending.append(json.dumps(event).encode() + b"\n")
+        self.write_out(json.dumps(event).encode() + b"\n")
+
+    def write_out(self, data: bytes) -> None:
+        self._pending.append(data)
         self.flush()
 
     def flush(self) -> None:
@@ -131,7 +134,7 @@ class TestCLIAdapter(AdapterContract):
         self._kept.cleanup()
 
     def begin(self, kind: str) -> tuple[Any, RecordingSink]:
-        sink = RecordingSink()
+        sink = self.sink(kind)
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": kind}]}).encode()
         done = self.adapter.run(Run(m.RunRequest("r", "a", "t", mode=m.Mode.NORMALIZED, input=body)), sink)
         self.processes.kinds.append(kind)
@@ -143,11 +146,14 @@ class TestCLIAdapter(AdapterContract):
             self.processes.kinds[child.pid - 100] = ""
             if not child.alive:
                 continue
-            if kind in ("answers", "breaks", "goes on"):
+            if kind not in ("", "refuses", "silent"):
                 child.say("one ")
             if kind == "answers":
                 child.say("two")
                 child.write_line({"type": "result", "subtype": "success", "is_error": False, "result": "one two"})
+                child.end()
+            elif kind == "garbage":
+                child.write_out(b'\x00\xff\x13 no JSON\n{"type":\n')
                 child.end()
             elif kind == "breaks":
                 child.end(0, signal.SIGSEGV)

@@ -65,13 +65,15 @@ class World:
         return adapter
 
     def answer(self, chat: Connection, kind: str) -> None:
-        pieces = self.PIECES if kind == "answers" else self.PIECES[:1] if kind in ("breaks", "goes on") else ()
+        pieces = self.PIECES if kind == "answers" else () if kind in ("refuses", "silent") else self.PIECES[:1]
         for piece in pieces:
             chat.say(text=piece.decode())
         if kind == "answers":
             chat.say(done="stop", input_tokens=1, output_tokens=3)
         elif kind == "refuses":
             chat.say(error="no")
+        elif kind == "garbage":
+            chat.sendLine(b"\x00\xff\x13 no JSON")
         elif kind == "breaks":
             chat.transport.loseConnection()  # type: ignore[union-attr]
 
@@ -83,7 +85,7 @@ class TestLinechatAdapter(World, AdapterContract):
         return self.ask(kind, {"messages": [{"role": "user", "content": "hi"}]})
 
     def ask(self, kind: str, document: Any) -> tuple[Any, RecordingSink]:
-        sink = RecordingSink()
+        sink = self.sink(kind)
         self.kinds.append(kind)
         request = m.RunRequest("r", "a", "parrot", mode=m.Mode.NORMALIZED, input=json.dumps(document).encode())
         return self.adapter.run(Run(request), sink), sink

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from contracts.over_http import OverHTTP
 
@@ -27,3 +28,6 @@ class TestOllamaAdapter(OverHTTP):
 
     def ending(self) -> tuple[bytes, ...]:
         return (DONE,)
+
+    def nonsense(self, connection: Any) -> None:
+        connection.say(b"\x00\xff\x13 no JSON\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from backend_in_memory import DONE, Request, chunk, ending
 from contracts.over_http import OverHTTP
 
@@ -32,6 +34,9 @@ class TestOpenAICompatNormalized(TestOpenAICompatAdapter):
 
     def ending(self) -> tuple[bytes, ...]:
         return ending(), DONE
+
+    def nonsense(self, connection: Any) -> None:
+        connection.say(b"data: \x00\xff\x13 no JSON\n\n")
 
 
 class TestOpenAICompatFallback(TestOpenAICompatNormalized):

@@ -25,14 +25,16 @@ class TestScriptedAdapter(AdapterContract):
             "refuses": [fail(Failure("upstream_error", "no"))],
             "breaks": [start(), first, fail(Failure("upstream_error", "it broke"))],
             "silent": [wait],
+            "garbage": [start(), first, fail(Failure("upstream_error", "what came is nothing"))],
             "goes on": [start(), first, wait],
+            "raises": [start(), first, wait],
         }
         self.adapter.script = tuple(scripts[kind])
-        sink = RecordingSink()
+        sink = self.sink(kind)
         return self.adapter.run(Run(m.RunRequest("r", "a", "t")), sink), sink
 
     def more(self) -> bytes:
-        self.adapter.runs[-1].say(piece(b"more"))
+        [run for run in self.adapter.runs if not run.over][-1].say(piece(b"more"))
         return b"more"
 
     def open(self) -> int:

@@ -274,6 +274,36 @@ def test_an_adapter_out_of_turn_harms_only_its_run(logged: Any, script: list[Ste
     assert world.idle
 
 
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ([boom], ["internal"]),
+        ([start(), piece(b"x"), boom], ["start", "delta", "internal"]),
+        ([wait], []),
+        ([start(), lambda sink: sink.delta(7)], ["start", "internal"]),
+    ],
+    ids=["raises at once", "raises in the middle", "never answers", "says what is nothing"],
+)
+def test_an_adapter_that_does_wrong_by_one_run_serves_the_others(
+    logged: Any, script: list[Step], told: list[str]
+) -> None:
+    """The contract: one that was under way goes on, and one that comes later is answered."""
+    world = World(start(), piece(b"one"), wait, piece(b"two"), complete())
+    world.run("before")
+    before = world.scripted
+    world.adapter.script = tuple(script)
+    world.run("wrong")
+    world.adapter.script = (start(), piece(b"three"), complete())
+    world.run("after")
+    before.go()
+    assert world.kinds("wrong") == told
+    assert (world.kinds("before"), world.body("before")) == (["start", "delta", "delta", "complete"], b"onetwo")
+    assert (world.kinds("after"), world.body("after")) == (["start", "delta", "complete"], b"three")
+    assert len(logged.failures()) == (1 if told else 0)
+    assert world.supervisor.cancel("wrong") is (not told)
+    assert world.idle
+
+
 def test_what_an_adapter_says_after_its_end_is_nothing() -> None:
     world = World(start(), complete(), start(), piece(b"x"), complete(), fail(Failure("internal", "")), whole(b""))
     world.run()
