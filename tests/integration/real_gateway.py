@@ -18,6 +18,7 @@ from iop.cli.ask import ask
 
 KEY = "sk-the-key-of-these-tests"
 NODE_TOKEN = "the-node-token-of-these-tests"
+TWISTED = (TWISTD, "-n", "--pidfile=")
 AGENT = str(HERE.parent / "node" / "fake_agent.py")
 
 
@@ -102,6 +103,7 @@ class Gateway:
     :param node_options: of the node's command line.
     :param settings: more of the edge's configuration; ``openai`` is merged.
     :ivar node_environ: variables of nodes that are started from now on.
+    :ivar node_command: what starts them, with the options behind it.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Gateway:
         self.node: Child
         self._children: list[Child] = []
         self.node_environ: dict[str, str] = {}
+        self.node_command = [*TWISTED, "iop-node"]
 
     def _config(self, providers: Any, groups: Any, settings: dict[str, Any]) -> dict[str, Any]:
         models = {each["provider"]["id"]: [each["provider"]["id"]] for each in providers} | dict(groups)
@@ -168,20 +171,20 @@ class Gateway:
         return self
 
     def start_edge(self) -> None:
-        options = ["iop-edge", "--config", str(self.config_path), "--state-dir", str(self.folder / "edge")]
-        self.edge = self._child("edge", options)
+        options = ["--config", str(self.config_path), "--state-dir", str(self.folder / "edge")]
+        self.edge = self._child("edge", [*TWISTED, "iop-edge", *options])
 
     def start_node(self) -> None:
         self.node = self.another_node("node", self.token_path, *self.node_options)
 
     def another_node(self, name: str, token_path: Path, *more: str) -> Child:
         """Start a node beside the gateway's own."""
-        options = ["iop-node", "--edge", f"tcp:127.0.0.1:{self.node_port}", "--token-file", str(token_path)]
+        options = ["--edge", f"tcp:127.0.0.1:{self.node_port}", "--token-file", str(token_path)]
         options += ["--state-dir", str(self.folder / name), *more]
-        return self._child(name, options, self.node_environ)
+        return self._child(name, [*self.node_command, *options], self.node_environ)
 
-    def _child(self, name: str, options: list[str], environ: Mapping[str, str] | None = None) -> Child:
-        child = Child(name, [TWISTD, "-n", "--pidfile=", *options], self.folder, measured=True, environ=environ)
+    def _child(self, name: str, command: list[str], environ: Mapping[str, str] | None = None) -> Child:
+        child = Child(name, command, self.folder, measured=True, environ=environ)
         self._children.append(child)
         return child
 

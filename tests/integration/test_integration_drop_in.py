@@ -1,4 +1,4 @@
-"""The example drop-in, installed by pip, in a real node whose edge has never heard of it.
+"""The example drop-in, installed by pip beside IOP, in a real node whose edge has never heard of it.
 
 ``docs/writing-an-adapter.md``; ``docs/contracts/adapters.md`` (Discovery).
 """
@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import openai
 import pytest
@@ -27,33 +27,71 @@ from iop.node.adapters import plugin
 
 pytestmark = pytest.mark.slow
 
+CLONE = EXAMPLE.parents[2]
+SOURCES = ("iop", "twisted", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+"""What an installation of IOP is made of."""
+
 BARE_TOKEN = "the-token-of-a-node-without-the-package"
 
+CONTRACT = """
+import sys
+import iop, linechat  # what tests import later is what is there already
+import pytest
+for package in (iop, linechat):
+    assert package.__file__.startswith(sys.prefix), package
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+class Environment(NamedTuple):
+    """A virtual environment; it borrows what IOP needs from that of the tests, and nothing of theirs is installed."""
+
+    root: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.root / "bin" / "python")
+
+    @property
+    def iop_node(self) -> str:
+        return str(self.root / "bin" / "iop-node")
+
+    @property
+    def packages(self) -> Path:
+        [found] = self.root.glob("lib/python*/site-packages")
+        return found
+
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh folder that pip has installed the example into, from a copy: building leaves files beside the source."""
-    folder = tmp_path_factory.mktemp("installed")
-    copy = tmp_path_factory.mktemp("source") / "drop-in"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "dropin.cache"))
-    pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "--no-index"]
-    child = Child("pip", [*pip, "--no-deps", "--no-build-isolation", "--target", str(folder), str(copy)], copy.parent)
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A fresh environment into which pip has installed IOP and the example, as their users do.
+
+    From copies: building leaves files beside the source. What else IOP needs is a path away: nothing is downloaded.
+    """
+    folder = tmp_path_factory.mktemp("fresh")
+    made, source = Environment(folder / "venv"), folder / "source"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made.root], timeout=60, check=True)
+    borrowed = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    (made.packages / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed))
+    left = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "dropin.cache")
+    shutil.copytree(EXAMPLE, source / "drop-in", ignore=left)
+    (source / "iop").mkdir()
+    for name in SOURCES:
+        path, copy = CLONE / name, source / "iop" / name
+        shutil.copytree(path, copy, ignore=left) if path.is_dir() else shutil.copy(path, copy)
+    pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "--no-cache-dir"]
+    pip += ["--python", made.python, "install", "--no-index", "--no-deps", "--no-build-isolation"]
+    child = Child("pip", [*pip, str(source / "iop"), str(source / "drop-in")], folder)
     until(lambda: child.status is not None, "pip is done", 60)
     assert child.status == 0, child.log
-    return folder
+    return made
 
 
 @pytest.fixture(scope="module")
-def environ(installed: Path) -> dict[str, str]:
-    """Variables with which a process finds what is installed."""
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH")]))}
-
-
-@pytest.fixture(scope="module")
-def parrot(work: Path, environ: dict[str, str]) -> Iterator[int]:
+def parrot(work: Path, fresh: Environment) -> Iterator[int]:
     """The port of the example's own backend, which is about to listen."""
     port = free_port()
-    child = Child("parrot", [sys.executable, "-m", "linechat.server", str(port)], work, environ=environ)
+    child = Child("parrot", [fresh.python, "-m", "linechat.server", str(port)], work)
     yield port
     child.stop()
 
@@ -66,7 +104,7 @@ def linechat(id: str, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def gateway(work: Path, environ: dict[str, str], parrot: int, fake: Backend) -> Iterator[Gateway]:
+def gateway(work: Path, fresh: Environment, parrot: int, fake: Backend) -> Iterator[Gateway]:
     """The drop-in once as it should be and twice wrong, beside a built-in type; and a node that has not got it."""
     made = Gateway(
         work / "drop-in",
@@ -81,7 +119,7 @@ def gateway(work: Path, environ: dict[str, str], parrot: int, fake: Backend) -> 
         token_path = made.folder / "bare-token"
         token_path.write_text(BARE_TOKEN)
         made.another_node("bare", token_path)
-        made.node_environ = environ
+        made.node_command = [fresh.iop_node, "run"]
         made.start_node()
         expected = {"good": "up", "wrong": "down", "absent": "down", "fake": "unknown", "elsewhere": "down"}
         made.ready()
@@ -104,18 +142,27 @@ def health(gateway: Gateway) -> dict[str, str]:
     return {each["provider_id"]: each["health"] for each in gateway.pool["providers"]}
 
 
-def test_the_plugin_file_is_installed_where_discovery_looks(installed: Path) -> None:
-    [info] = installed.glob("*.dist-info")
+def test_the_plugin_file_is_installed_where_discovery_looks(fresh: Environment) -> None:
+    [info] = fresh.packages.glob("iop_linechat-*.dist-info")
     files = {str(file) for file in Distribution.at(info).files or ()}
     assert "twisted/plugins/linechat_plugin.py" in files
-    assert (installed / "twisted" / "plugins" / "linechat_plugin.py").is_file()
-    assert not list(installed.glob("twisted/**/__init__.py"))
+    assert (fresh.packages / "twisted" / "plugins" / "linechat_plugin.py").is_file()
+    assert not list(fresh.packages.glob("twisted/**/__init__.py"))
 
 
-def test_it_is_found_where_it_was_installed_and_nowhere_else(environ: dict[str, str]) -> None:
-    command = [sys.executable, "-P", "-m", "iop.cli.node", "adapters", "--format", "json"]
-    listed = subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, timeout=40, check=True)
-    assert {each["type"] for each in json.loads(listed.stdout)} - set(plugin.found()) == {"linechat"}
+def test_it_is_listed_where_it_was_installed_and_nowhere_else(fresh: Environment) -> None:
+    command = [fresh.iop_node, "adapters", "--format", "json"]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
+    assert [each["type"] for each in json.loads(listed.stdout)] == ["cli", "linechat", "ollama", "openai_compat"]
+    assert set(plugin.found()) == {"cli", "ollama", "openai_compat"}
+
+
+def test_what_was_installed_passes_the_contract(fresh: Environment) -> None:
+    """The whole of its tests, the shared ones included, with neither package from the clone."""
+    tests = CLONE / "tests" / "contracts" / "test_contract_drop_in.py"
+    command = [fresh.python, "-P", "-c", CONTRACT, "-p", "no:cacheprovider", str(tests)]
+    ran = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_a_node_says_what_it_found_and_what_it_made(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
