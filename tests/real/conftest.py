@@ -14,11 +14,10 @@ import real_gateway
 import tiny_model
 from agents import AGENTS, Agent, provider
 from aimock import Mock
+from install import AIMOCK
 from packages import program
 from real_gateway import PORT, Backend, Gateway
 from running import Child, end_all
-
-AIMOCK = "@copilotkit/aimock"
 
 
 @pytest.fixture(scope="session", autouse=True)

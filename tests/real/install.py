@@ -1,6 +1,6 @@
 """Installs ``package.json`` into a directory: ``install.py DIR``. What npm cannot install is missing afterwards.
 
-The tests skip what is missing and say so; this script fails for nothing but a wrong command line.
+The tests skip what is missing and say so. This script fails where they would skip every agent there is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from agents import AGENTS
+
 PACKAGES = Path(__file__).with_name("package.json")
+AIMOCK = "@copilotkit/aimock"
+"""Every agent's model: without it none can be tried."""
+
 PATIENCE = 900.0
 """Seconds that npm may take: the agents are 1.4 GB."""
 
@@ -40,6 +45,23 @@ def install(folder: Path) -> None:
     _run(npm, folder, wanted | {"dependencies": had})
 
 
+def version(folder: Path, package: str) -> str:
+    """Return the version of a package that a directory has, "" where it has none."""
+    try:
+        return str(json.loads((folder / "node_modules" / package / "package.json").read_text())["version"])
+    except OSError:
+        return ""
+
+
+def lacking(folder: Path) -> str:
+    """Return why a directory is good for no agent's tests, "" where it is good for one's at least."""
+    asked = json.loads(PACKAGES.read_text())["dependencies"]
+    there = {package for package in asked if version(folder, package) == asked[package]}
+    if not there.intersection(agent.package for agent in AGENTS):
+        return f"none of the agents is installed: {', '.join(agent.package for agent in AGENTS)}"
+    return "" if AIMOCK in there else f"{AIMOCK} is not installed, and no agent is tried without it"
+
+
 def _run(npm: str, folder: Path, package: dict[str, Any]) -> bool:
     """Make a directory hold what a package needs; return whether it does."""
     (folder / "package.json").write_text(json.dumps(package))
@@ -53,3 +75,4 @@ def _run(npm: str, folder: Path, package: dict[str, Any]) -> bool:
 
 if __name__ == "__main__":
     install(Path(sys.argv[1]))
+    sys.exit(lacking(Path(sys.argv[1])) or None)

@@ -7,23 +7,27 @@ import os
 from pathlib import Path
 
 import pytest
-from install import PACKAGES
+from install import PACKAGES, version
+
+
+def folder() -> Path:
+    """Return where npm has worked, which may not be there."""
+    return Path(os.environ.get("IOP_REAL_NPM", "node_modules-not-installed")).absolute()
 
 
 def modules() -> Path:
-    """Return npm's folder of packages, which may not be there."""
-    return Path(os.environ.get("IOP_REAL_NPM", "node_modules-not-installed")).absolute() / "node_modules"
+    """Return npm's folder of packages there."""
+    return folder() / "node_modules"
 
 
 def wanted(package: str) -> Path:
     """Return a package's folder, in the version that was asked for; skip when it is not there."""
-    version = json.loads(PACKAGES.read_text())["dependencies"][package]
-    try:
-        found = json.loads((modules() / package / "package.json").read_text())["version"]
-    except OSError:
+    asked = json.loads(PACKAGES.read_text())["dependencies"][package]
+    found = version(folder(), package)
+    if not found:
         pytest.skip(f"npm has not installed {package}")
-    if found != version:
-        pytest.skip(f"{package} {found} is installed, and {version} is asked for")
+    if found != asked:
+        pytest.skip(f"{package} {found} is installed, and {asked} is asked for")
     return modules() / package
 
 
