@@ -114,7 +114,7 @@ def make_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
         each.stop()
 
 
-OF_THEIR_OWN = {f"test_integration_{name}" for name in ("chaos", "openapi", "secrets", "drop_in", "soak")}
+OF_THEIR_OWN = {f"test_integration_{name}" for name in ("chaos", "openapi", "secrets", "drop_in", "soak", "ways")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
