@@ -250,6 +250,22 @@ def test_retry_after_of_a_wait_that_lasted_too_long_is_measured_too(refreshed: b
     assert told == [("queue_timeout", 60_000)] * 3, "a slot is free in 70 s; nobody is told more than a minute"
 
 
+def test_retry_after_of_a_wait_that_lasted_too_long_leaves_out_those_that_leave() -> None:
+    world = World(configuration({"n1": [provider("a")]}, {"m": ["a"]}, provider_pool={"queue_timeout_ms": 1000}))
+    world.node("n1")
+    measured = ask(world.pool)
+    world.pass_time(10)
+    measured.end()
+    ask(world.pool)
+    first = [ask(world.pool) for _ in range(2)]
+    world.pass_time(0.5)
+    later = [ask(world.pool) for _ in range(3)]
+    world.pass_time(0.5)
+    assert [claim.failure and claim.failure.retry_after_ms for claim in first] == [40_000] * 2, "behind three of 10 s"
+    world.pass_time(0.5)
+    assert [claim.failure and claim.failure.retry_after_ms for claim in later] == [10_000] * 3, "nobody else is left"
+
+
 # ---- what is told, and when
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
@@ -241,10 +242,12 @@ class Pool:
         now, left = self.now(), self._at_once
         retry_after: dict[str, int] = {}
         with self.together():
-            for claim in self.queue.overdue(now, left):
+            late = self.queue.overdue(now, left)
+            leaving = Counter(claim.model for claim in late)
+            for claim in late:
                 left -= 1
                 if claim.model not in retry_after:
-                    retry_after[claim.model] = self._retry_after(self.groups.get(claim.model))
+                    retry_after[claim.model] = self._retry_after(self.groups.get(claim.model), leaving[claim.model])
                 self._end_wait(claim, _timed_out(retry_after[claim.model]))
             for claim in self._bare(now)[: int(min(left, self.queue.size))]:
                 self._end_wait(claim, claim.first_failure or _no_provider())
@@ -271,12 +274,15 @@ class Pool:
         self._leave(claim)
         claim.refused(failure)
 
-    def _retry_after(self, group: Group | None) -> int:
-        """When a slot may be free for one more, by how long runs took lately."""
+    def _retry_after(self, group: Group | None, leaving: int = 0) -> int:
+        """When a slot may be free for one more, by how long runs took lately.
+
+        :param leaving: how many of those that wait for one are about to leave.
+        """
         if group is None or not group.service_ms:
             return _RETRY_AFTER_MS
         slots = sum(resource.capacity for resource in group.resources if resource.candidate)
-        ahead = 1 + sum(len(lane.claims) for lane in self.queue.lanes_of(group.model))
+        ahead = 1 - leaving + sum(len(lane.claims) for lane in self.queue.lanes_of(group.model))
         wait = math.ceil(group.service_ms * ahead / max(1, slots))
         return min(max(wait, _RETRY_AFTER_MS), _LONGEST_RETRY_AFTER_MS)
 
