@@ -105,12 +105,16 @@ class SessionStore:
         now = self._now()
         if now - self._tidied > 3600:
             self._tidied = now
-            self._do("DELETE FROM sessions WHERE last_used < ?", (now - EXPIRES - REMEMBERED,))
+            gone = now - REMEMBERED
+            self._do(
+                "DELETE FROM sessions WHERE last_used < ? OR (state = ? AND last_used < ?)",
+                (gone - EXPIRES, TERMINATED, gone),
+            )
 
     def _select(self, where: str, *values: str) -> list[Session]:
         now = self._now()
         rows = [Session(*row) for row in self._do(f"SELECT * FROM sessions WHERE {where}", values)]
-        there = [each for each in rows if each.last_used >= now - EXPIRES - REMEMBERED]
+        there = [each for each in rows if each.last_used >= now - REMEMBERED - (EXPIRES if each.state == ACTIVE else 0)]
         return [
             each._replace(state=EXPIRED) if each.state == ACTIVE and each.last_used < now - EXPIRES else each
             for each in there

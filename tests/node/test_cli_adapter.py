@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from doubles import RecordingSink
 from pytest_twisted import ensureDeferred
-from socket_doubles import later
+from socket_doubles import later, until
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 
@@ -186,6 +186,19 @@ async def test_it_gets_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatc
     environ = dict(line.split("=", 1) for line in (await world.ask("hello")).text.splitlines())
     assert re.fullmatch("[0-9a-f]{32}", environ.pop("IOP_RUN"))
     assert environ == {"PATH": os.environ["PATH"], **given, "KEY": "k"}
+
+
+@ensureDeferred
+async def test_it_gets_no_locale_that_the_node_does_not_have(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python, which makes it a child, gives itself one where there is none."""
+    for name in list(os.environ):
+        if name == "LANG" or name.startswith("LC_"):
+            monkeypatch.delenv(name)
+    world = World(folder, command="env", args=[], output_format="text", mode="oneshot")
+    names = {line.partition("=")[0] for line in (await world.ask("hello")).text.splitlines()}
+    assert not {name for name in names if name.startswith(("LANG", "LC_"))}
+    world = World(folder, command="env", args=[], output_format="text", mode="oneshot", env={"LC_CTYPE": "C"})
+    assert "LC_CTYPE=C" in (await world.ask("hello")).text.splitlines()
 
 
 @pytest.mark.parametrize("way", ["stdin", "argument"])
@@ -486,6 +499,44 @@ async def test_what_a_dead_node_left_is_killed_and_nothing_else(world: World) ->
     assert not list((world.folder / "children").iterdir())
 
 
+class Died(BaseException):
+    """What a node does here instead of dying: nothing handles it."""
+
+
+@pytest.mark.parametrize("written", [1, 2], ids=["before anything else was written", "while the rest was written"])
+@ensureDeferred
+async def test_a_node_that_dies_as_it_starts_an_agent_leaves_what_finds_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """The agent is there, and its record has its marker only, or is half of another one."""
+    replace = os.replace
+    calls: list[Any] = []
+
+    def dies(source: Any, target: Any) -> None:
+        calls.append(target)
+        if len(calls) == 2:
+            Path(source).write_text("{" if written == 2 else "")
+            raise Died
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", dies)
+        with pytest.raises(Died):
+            world.begin("deaf")
+    world.adapter._children.clear()
+    await until(lambda: world.alive)
+    assert reap_orphans(world.folder / "children") == 1
+    await gone(world)
+    assert not list((world.folder / "children").iterdir())
+
+
+@ensureDeferred
+async def test_a_program_that_cannot_be_started_leaves_no_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reactor, "spawnProcess", lambda *_, **__: os.stat("/not/there"))
+    assert (await world.refused("hello")).code == "adapter_unavailable"
+    assert not list((world.folder / "children").iterdir())
+
+
 # ---- sessions
 
 
@@ -663,6 +714,33 @@ async def test_a_session_stays_in_its_workspace(world: World, tmp_path: Path) ->
     assert (failure.code, one in failure.message) == ("workspace_invalid", True)
     Path(one).symlink_to("/etc")
     assert "not under" in (await world.refused("hello", session_id="s")).message
+
+
+@ensureDeferred
+async def test_a_session_of_an_agent_that_names_none_stays_in_its_workspace_too(folder: Path, tmp_path: Path) -> None:
+    world = World(folder, command="sh", args=["-c", "pwd"], output_format="text", resume_args=["--continue"])
+    (folder / "proj").mkdir()
+    proj = str((folder / "proj").resolve())
+    said = [(await world.ask("hello", session_id="s", workspace=where)).text.strip() for where in (proj, "", "")]
+    assert said == [proj] * 3
+    assert [each["workspace"] for each in world.adapter.sessions()] == [proj]
+
+
+@ensureDeferred
+async def test_a_command_is_the_nodes_wherever_the_agent_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that is not absolute, or a PATH, begins where the node is: its workspaces are others' to fill."""
+    for name, says in ((".", "the node's"), ("proj", "the workspace's")):
+        (folder / name).mkdir(exist_ok=True)
+        tool = folder / name / "tool"
+        tool.write_text(f'#!/bin/sh\necho "{says}"\n')
+        tool.chmod(0o755)
+    monkeypatch.chdir(folder)
+    proj = str((folder / "proj").resolve())
+    plain: dict[str, Any] = {"args": [], "output_format": "text", "mode": "oneshot"}
+    for command, env in (("./tool", {}), ("tool", {"PATH": f".:{os.environ['PATH']}"})):
+        world = World(folder, command=command, env=env, **plain)
+        for workspace in (proj, ""):
+            assert (await world.ask("hello", workspace=workspace)).text.strip() == "the node's"
 
 
 @ensureDeferred

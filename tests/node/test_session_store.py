@@ -75,7 +75,9 @@ def test_what_was_terminated_is_known_for_thirty_days(days: Days) -> None:
     days.now += 30 * DAY
     days.use("another")
     assert days.state() == "terminated"
-    days.now += 2 * DAY
+    days.now += 1
+    assert days.state() is None
+    days.use("a third one, an hour later")
     assert days.state() is None
 
 

@@ -114,7 +114,8 @@ class CLIAdapter:
             del self._children[child]
             raise Failure("adapter_unavailable", f"the agent cannot be started: {error.strerror}") from None
         child.runs(self._processes, started)
-        ended = child.ended().addCallback(lambda _: self._over(child, request, None if request.session_id else scratch))
+        own = None if request.session_id else scratch
+        ended = child.ended().addCallback(lambda _: self._over(child, request.session_id, workspace, own))
         ended.addErrback(partial(self._environment.log.failure, "what a run left could not be put in order"))
         return child.done
 
@@ -209,10 +210,13 @@ class CLIAdapter:
         return self._environment.state_dir / "scratch" / f"session-{name}"
 
     def _program(self) -> str:
-        """Return where the command is; :raises Failure: which says why it cannot be run."""
+        """Return where the command is, seen from the node: the agent works in a directory that others write to.
+
+        :raises Failure: which says why it cannot be run.
+        """
         found = shutil.which(self._command, path=self._environ.get("PATH", os.defpath))
         if found is not None:
-            return found
+            return os.path.abspath(found)
         if "/" not in self._command:
             raise Failure("adapter_unavailable", f"the program {self._command} is not in the PATH of the node")
         if os.path.isfile(self._command):
@@ -222,18 +226,17 @@ class CLIAdapter:
     def _keep(self, session_id: str, agent_session: str, workspace: str) -> None:
         self._environment.sessions.keep(self._name, session_id, agent_session, workspace)
 
-    def _over(self, child: Child, request: m.RunRequest, scratch: Path | None) -> None:
+    def _over(self, child: Child, session_id: str, workspace: str, scratch: Path | None) -> None:
         del self._children[child]
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
-        session_id = request.session_id
         if session_id and child.answered and not child.session:
             if any("{session}" in word for word in self._resume_args):
                 self._environment.log.warn(
                     "{name}: the agent did not name its session; it cannot go on", name=self._name
                 )
             else:
-                self._keep(session_id, "", request.workspace)
+                self._keep(session_id, "", workspace)
         if session_id and not child.answered and self._environment.sessions.find(self._name, session_id) is None:
             shutil.rmtree(self._scratch_of(session_id), ignore_errors=True)
 

@@ -67,23 +67,31 @@ class Processes:
     def start(
         self, protocol: ProcessProtocol, program: str, words: Sequence[str], environ: Mapping[str, str], cwd: str
     ) -> Started:
-        """Start a program; its words begin with its own name. Trouble after this is told on its stderr."""
+        """Start a program; its words begin with its own name. Trouble after this is told on its stderr.
+
+        It is written down before it is there: whenever this process dies, the next one finds what it left.
+        """
         marker = secrets.token_hex(16)
         command = [sys.executable, "-I", "-S", _LAUNCHER, program, *words]
-        transport = self._reactor.spawnProcess(
-            protocol,
-            sys.executable,
-            command,
-            {**environ, MARKER: marker},
-            cwd,
-            childFDs={0: "w", 1: "r", 2: "r"},
-        )
+        self._write_down(marker)
+        try:
+            transport = self._reactor.spawnProcess(
+                protocol,
+                sys.executable,
+                command,
+                {**environ, MARKER: marker},
+                cwd,
+                childFDs={0: "w", 1: "r", 2: "r"},
+            )
+        except BaseException:
+            self._unlink(marker)
+            raise
         pid = int(transport.pid)
         child = Started(transport, pid, marker, _begun(pid))
         try:
-            self._write_down(child)
+            self._write_down(marker, pid, child.begun)
         except OSError:
-            self.kill(child)  # nobody could find it again
+            self.kill(child)  # nobody could find all of it again
             raise
         return child
 
@@ -115,13 +123,19 @@ class Processes:
 
     def forget(self, child: Started) -> None:
         """Nothing of it is left."""
-        with contextlib.suppress(OSError):
-            self._record(child.marker).unlink()
+        self._unlink(child.marker)
 
-    def _write_down(self, child: Started) -> None:
+    def _write_down(self, marker: str, group: int = 0, begun: int = 0) -> None:
+        """Write a record, whole or not at all; of what is about to be started only the marker is known."""
         self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
-        said = {"group": child.group, "marker": child.marker, "begun": child.begun}
-        self._record(child.marker).write_text(json.dumps(said))
+        record = self._record(marker)
+        beside = record.with_suffix(".new")
+        beside.write_text(json.dumps({"group": group, "marker": marker, "begun": begun}))
+        os.replace(beside, record)
+
+    def _unlink(self, marker: str) -> None:
+        with contextlib.suppress(OSError):
+            self._record(marker).unlink()
 
     def _record(self, marker: str) -> Path:
         return self._records / f"{marker}.json"
@@ -133,11 +147,14 @@ def reap_orphans(records: Path) -> int:
     An id may be another process's by now: its start time and its marker must both be those written down.
     """
     found = 0
+    for path in list(records.glob("*.new")):
+        with contextlib.suppress(OSError):
+            path.unlink()
     for path in list(records.glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             said = json.loads(path.read_text())
             group, marker, begun = int(said["group"]), str(said["marker"]), int(said["begun"])
-            same = begun == _begun(group) and _carries(group, marker)
+            same = group > 0 and begun == _begun(group) and _carries(group, marker)
             found += _kill(group if same else 0, marker, begun) > 0
         with contextlib.suppress(OSError):
             path.unlink()
