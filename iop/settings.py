@@ -115,6 +115,15 @@ OPENAI_COMPAT_SETTINGS: Final[Schema] = {
                 "How tools travel: natively with a fallback to text (auto), natively only, as text only, or not at all."
             ),
         },
+        "messages": {
+            "type": "string",
+            "enum": ["as_is", "plain"],
+            "default": "as_is",
+            "description": (
+                "How a chat's messages reach the backend: as the client wrote them, or with a string as each content "
+                "and system for developer (plain), for templates that know no more."
+            ),
+        },
         "stream_upstream": {
             "type": "string",
             "enum": ["auto", "always", "never"],

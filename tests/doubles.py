@@ -18,7 +18,7 @@ EVENT_STREAM = m.HttpResponseHead(200, (("content-type", "text/event-stream"),))
 JSON = m.HttpResponseHead(200, (("content-type", "application/json"),))
 
 _BUILT_IN = (
-    "^(base_url|headers|keep_alive|context_size|max_connections|ca_file|tools|stream_upstream|.*_timeout_ms"
+    "^(base_url|headers|keep_alive|context_size|max_connections|ca_file|tools|messages|stream_upstream|.*_timeout_ms"
     "|command|args|env|mode|resume_args|output_format|fields|prompt|grace_ms)$"
 )
 """Settings of built-in types, for whose adapters a scripted one may stand."""

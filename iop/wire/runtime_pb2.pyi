@@ -112,7 +112,7 @@ class AdapterConfig(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., enabled: _Optional[bool] = ..., openai_compat: _Optional[_Union[OpenAICompatAdapterConfig, _Mapping]] = ..., ollama: _Optional[_Union[OllamaAdapterConfig, _Mapping]] = ..., cli: _Optional[_Union[CliAdapterConfig, _Mapping]] = ..., extension: _Optional[bytes] = ...) -> None: ...
 
 class OpenAICompatAdapterConfig(_message.Message):
-    __slots__ = ("provider", "base_url", "headers", "request_timeout_ms", "connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "max_connections", "tools", "stream_upstream", "ca_file")
+    __slots__ = ("provider", "base_url", "headers", "request_timeout_ms", "connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "max_connections", "tools", "stream_upstream", "ca_file", "messages")
     class HeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class OpenAICompatAdapterConfig(_message.Message):
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     STREAM_UPSTREAM_FIELD_NUMBER: _ClassVar[int]
     CA_FILE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     provider: str
     base_url: str
     headers: _containers.ScalarMap[str, str]
@@ -142,7 +143,8 @@ class OpenAICompatAdapterConfig(_message.Message):
     tools: str
     stream_upstream: str
     ca_file: str
-    def __init__(self, provider: _Optional[str] = ..., base_url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ..., request_timeout_ms: _Optional[int] = ..., connect_timeout_ms: _Optional[int] = ..., first_byte_timeout_ms: _Optional[int] = ..., gap_timeout_ms: _Optional[int] = ..., max_connections: _Optional[int] = ..., tools: _Optional[str] = ..., stream_upstream: _Optional[str] = ..., ca_file: _Optional[str] = ...) -> None: ...
+    messages: str
+    def __init__(self, provider: _Optional[str] = ..., base_url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ..., request_timeout_ms: _Optional[int] = ..., connect_timeout_ms: _Optional[int] = ..., first_byte_timeout_ms: _Optional[int] = ..., gap_timeout_ms: _Optional[int] = ..., max_connections: _Optional[int] = ..., tools: _Optional[str] = ..., stream_upstream: _Optional[str] = ..., ca_file: _Optional[str] = ..., messages: _Optional[str] = ...) -> None: ...
 
 class OllamaAdapterConfig(_message.Message):
     __slots__ = ("base_url", "headers", "request_timeout_ms", "connect_timeout_ms", "first_byte_timeout_ms", "gap_timeout_ms", "max_connections", "context_size", "keep_alive", "ca_file", "context_sizes")

@@ -96,6 +96,87 @@ def test_ms_03_a_developer_stays_one(messages: list[str]) -> None:
     assert_written_so(", ".join(messages))
 
 
+def parts(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+CALLED = json.loads(f"{{{CALL}}}")
+PLAIN = {
+    "MS-01: null": (
+        [{"role": "assistant", "content": None, **CALLED}, {"role": "tool", "tool_call_id": "c1", "content": "2.1 m"}],
+        [{"role": "assistant", "content": "", **CALLED}, {"role": "tool", "tool_call_id": "c1", "content": "2.1 m"}],
+    ),
+    "MS-01: absent": ([{"role": "assistant", **CALLED}], [{"role": "assistant", "content": "", **CALLED}]),
+    "MS-01: empty": ([{"role": "assistant", "content": ""}], [{"role": "assistant", "content": ""}]),
+    "MS-02": (
+        [
+            {"role": "system", "content": parts("Be terse.", "Use metres.")},
+            {"role": "user", "content": parts("one", "two")},
+            {"role": "assistant", "content": parts("ok"), **CALLED},
+            {"role": "tool", "tool_call_id": "c1", "content": parts("22.5 C")},
+        ],
+        [
+            {"role": "system", "content": "Be terse.\nUse metres."},
+            {"role": "user", "content": "one\ntwo"},
+            {"role": "assistant", "content": "ok", **CALLED},
+            {"role": "tool", "tool_call_id": "c1", "content": "22.5 C"},
+        ],
+    ),
+    "MS-03": (
+        [
+            {"role": "system", "content": "Be brief."},
+            {"role": "developer", "content": "Answer in rhyme."},
+            {"role": "user", "content": "hi"},
+            {"role": "developer", "content": parts("And in metres.")},
+        ],
+        [
+            {"role": "system", "content": "Be brief."},
+            {"role": "system", "content": "Answer in rhyme."},
+            {"role": "user", "content": "hi"},
+            {"role": "system", "content": "And in metres."},
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("case", PLAIN)
+def test_messages_for_a_backend_that_takes_strings_alone(case: str, stream: bool) -> None:
+    """MS-01, MS-02, MS-03: nothing is lost, and all else of the request is as it was written."""
+    said, sent = PLAIN[case]
+    chain = Chain(messages="plain")
+    chain.backend.streams(chunk("hi"), ending(), DONE) if stream else chain.backend.responds(200, ANSWER)
+    rest = f'"seed": 1e2, "model": "m", "stream": {json.dumps(stream)}, {TOOLS}'
+    answer = chain.ask(body=f'{{"messages": {json.dumps(said)}, {rest}}}'.encode()).answer
+    assert answer.status == 200
+    assert text(answer) == "hi"
+    assert chain.backend.last.json["messages"] == sent
+    assert rest in chain.backend.last.body.decode()
+    chain.assert_idle()
+
+
+def test_a_part_that_is_no_text_is_named_to_whom_it_was_for() -> None:
+    """MS-02: silence would lose it."""
+    chain = Chain(messages="plain")
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    message = {"role": "user", "content": [*parts("what is this?"), image]}
+    error = chain.chat(messages=[message]).answer.json["error"]
+    assert (error["code"], error["param"]) == ("invalid_value", "messages[0].content[1]")
+    assert chain.backend.requests == []
+
+
+def test_tools_as_text_for_a_backend_that_takes_strings_alone() -> None:
+    chain = Chain(messages="plain", tools="text")
+    chain.backend.streams(chunk("hi"), ending(), DONE)
+    said = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts("one", "two")}]
+    assert chain.chat(messages=said, tools=json.loads(f"{{{TOOLS}}}")["tools"]).answer.status == 200
+    system, user = chain.backend.last.json["messages"]
+    assert user == {"role": "user", "content": "one\ntwo"}
+    assert system["role"] == "system"
+    assert system["content"].startswith("Be brief.\n\n# Tools")
+    assert "tools" not in chain.backend.last.json
+
+
 @pytest.mark.parametrize(
     ("base_url", "target"),
     [

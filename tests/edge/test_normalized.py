@@ -187,6 +187,36 @@ def test_two_calls_in_one_answer(way: str, stream: bool) -> None:
     assert choice["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("way", ["written", "written in one piece"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+def test_one_call_at_most_where_a_client_takes_no_more(path: str, way: str, stream: bool) -> None:
+    """Tools that travel as text: a model that writes more calls than it was asked for has made the first."""
+    schema = {"type": "object"}
+    body: dict[str, Any] = {
+        "/v1/chat/completions": {
+            "messages": [{"role": "user", "content": "hello"}],
+            "tools": [TIDE],
+            "parallel_tool_calls": False,
+        },
+        "/v1/responses": {
+            "input": "hello",
+            "tools": [{"type": "function", "name": "lookup_tide", "parameters": schema}],
+            "parallel_tool_calls": False,
+        },
+        "/v1/messages": {
+            "messages": [{"role": "user", "content": "hello"}],
+            "max_tokens": 9,
+            "tools": [{"name": "lookup_tide", "input_schema": schema}],
+            "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+        },
+    }[path]
+    answer = Gateway(*TWO_CALLS[way]).ask(path, {"model": "m", "stream": stream, **body}).answer
+    assert answer.status == 200
+    assert b"Oban" in answer.body
+    assert b"Leith" not in answer.body
+
+
 @pytest.mark.parametrize("reason", ["stop", "length"])
 def test_a_call_that_is_never_closed_is_text_at_the_end(reason: str) -> None:
     """TF-01, never_closed: nothing is dropped, and the answer ends as the backend said that it does."""

@@ -108,7 +108,7 @@ def _instructed(messages: list[Any], instruction: str) -> list[Any]:
     first = messages[0] if messages else None
     if not isinstance(first, dict) or first.get("role") != "system":
         return [{"role": "system", "content": instruction}, *messages]
-    text = _text(first.get("content"), "messages[0].content")
+    text = text_of(first.get("content"), "messages[0].content")
     return [{**first, "content": f"{text}\n\n{instruction}" if text else instruction}, *messages[1:]]
 
 
@@ -128,7 +128,7 @@ def _as_text(messages: list[Any]) -> Iterator[Any]:
             raise Failure("invalid_value", "a message must be an object", param=f"messages[{index}]")
         role, where = message.get("role"), f"messages[{index}].content"
         if role in _RESULTS:
-            said = _harmless(_text(message.get("content"), where))
+            said = _harmless(text_of(message.get("content"), where))
             results.append(f"<tool_response>\n{said}\n</tool_response>")
             continue
         if role == "user":
@@ -171,7 +171,7 @@ def _harmless(text: str) -> str:
 
 def _called(message: dict[str, Any], where: str) -> dict[str, Any]:
     calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
-    text = _text(message.get("content"), where)
+    text = text_of(message.get("content"), where)
     rest = {name: value for name, value in message.items() if name not in ("tool_calls", "function_call", "refusal")}
     blocks = map(_block, calls) if isinstance(calls, list) else ()
     return {**rest, "content": "\n".join([text, *blocks] if text else blocks)}
@@ -204,8 +204,12 @@ def _json(value: Any) -> str:
     return text.replace("<tool", r"\u003ctool").replace("</tool", r"\u003c/tool")
 
 
-def _text(content: Any, where: str) -> str:
-    """Return a content, a string or a list of parts, as one string."""
+def text_of(content: Any, where: str) -> str:
+    """Return a content, a string or a list of parts, as one string.
+
+    :param where: the content, for who is told what is wrong with it.
+    :raises Failure: ``invalid_value``.
+    """
     if content is None:
         return ""
     if isinstance(content, str):

@@ -105,6 +105,7 @@ def test_a_node_and_a_provider_with_nothing_said() -> None:
             "max_connections": 1024,
             "ca_file": None,
             "tools": "auto",
+            "messages": "as_is",
             "stream_upstream": "auto",
         }
     ]

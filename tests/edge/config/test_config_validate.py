@@ -122,6 +122,7 @@ SETTINGS: list[tuple[str, str, list[str], list[str], str]] = [
     ("openai_compat", "base_url: 'http://h', request_timeout_ms: %s", ["0"], ["-1"], "request_timeout_ms"),
     ("openai_compat", "base_url: 'http://h', max_connections: %s", ["1"], ["0"], "max_connections"),
     ("openai_compat", "base_url: 'http://h', tools: %s", ["auto", "native", "text", "'off'", "off"], ["x", "false"], "tools"),
+    ("openai_compat", "base_url: 'http://h', messages: %s", ["as_is", "plain"], ["x"], "messages"),
     ("openai_compat", "base_url: 'http://h', stream_upstream: %s", ["auto", "always", "never"], ["x"], "stream_upstream"),
     ("openai_compat", "base_url: 'http://h', headers: %s", ["{}", "{X-A: b}"], ["[]", "x"], "headers"),
     ("openai_compat", "base_url: 'http://h', headers: {A: %s}", ["''", "'b c'"], ["5", '"a\\nb"', '"a\\n"', '"a\\0"'], "headers.A"),

@@ -265,6 +265,7 @@ _ADAPTERS: dict[str, dict[str, Any]] = {
         "max_connections": 5,
         "ca_file": "/ca.pem",
         "tools": "text",
+        "messages": "plain",
         "stream_upstream": "never",
     },
     "u": {

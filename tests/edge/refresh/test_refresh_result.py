@@ -112,9 +112,13 @@ def test_the_same_changes_are_the_same_text_whatever_the_order() -> None:
 
 
 def unlike(cases: list[Case]) -> list[Case]:
-    """One case of each path, the same ones in any order."""
+    """One case of each path, and none of what is inside another's, the same ones in any order."""
     chosen = {case.path: case for case in sorted(cases, key=lambda case: (case.path, str(case.value)))}
-    return [case for case in cases if chosen[case.path] is case]
+    return [
+        case
+        for case in cases
+        if chosen[case.path] is case and not any(case.path.startswith(f"{path}.") for path in chosen)
+    ]
 
 
 def shuffled(document: Any, random_: random.Random) -> Any:

@@ -36,6 +36,7 @@ class OpenAICompatAdapter:
         self._backend = Backend(settings, OPENAI_COMPAT_SETTINGS, environment.reactor)
         self._label = settings.get("provider") or ""
         self._tools = settings.get("tools") or "auto"
+        self._plain = settings.get("messages") == "plain"
         self._lessons = Lessons()
         self._stream_upstream = settings.get("stream_upstream") or "auto"
         self._targets: dict[str, str] = {}
@@ -57,7 +58,12 @@ class OpenAICompatAdapter:
             return answer.done
         labels = (run.provider, self._label, run.type)
         asking = Asking(
-            run.request, self._lessons, self._tools, fields_of(*labels), assembles=self._streams_upstream(run)
+            run.request,
+            self._lessons,
+            self._tools,
+            fields_of(*labels),
+            assembles=self._streams_upstream(run),
+            plain=self._plain,
         )
         timing = self._backend.timing()
         attempts = Attempts(lambda again: self._attempt(run, asking, sink, again, timing()), asking.refused)
@@ -96,7 +102,7 @@ class OpenAICompatAdapter:
             return False
         if request.http.path != m.CHAT:
             return True
-        if request.thinking != m.UNSET or self._streams_upstream(run):
+        if self._plain or request.thinking != m.UNSET or self._streams_upstream(run):
             return False
         return self._tools == "native" or not offers_tools(request.input)
 

@@ -11,6 +11,7 @@ from iop.document import Document
 from iop.errors import Failure
 from iop.node.adapters import fallback
 from iop.node.adapters.openai_compat import thinking
+from iop.node.adapters.openai_compat.plain import plain
 from iop.node.adapters.openai_compat.refusal import refuses_fields, refuses_tools
 
 STREAMED: Final = {"stream": "true", "stream_options": '{"include_usage": true}'}
@@ -35,7 +36,7 @@ class Lessons:
 class Asking:
     """One chat run's request, which is asked anew, in another way, after a refusal that another way can cure.
 
-    :param tools: the adapter's setting.
+    :param tools: the adapter's setting, and so is ``plain``: messages are made strings.
     :param fields: what the backend reads of thinking; None where it reads nothing.
     :param assembles: a request without streaming is made a streaming one.
     :ivar normalized: the answer is told as text events.
@@ -44,13 +45,21 @@ class Asking:
     """
 
     def __init__(
-        self, request: m.RunRequest, lessons: Lessons, tools: str, fields: thinking.Fields | None, *, assembles: bool
+        self,
+        request: m.RunRequest,
+        lessons: Lessons,
+        tools: str,
+        fields: thinking.Fields | None,
+        *,
+        assembles: bool,
+        plain: bool = False,
     ) -> None:
         self._request = request
         self._lessons = lessons
         self._tools = tools
         self._fields = fields if request.thinking != m.UNSET else None
         self._assembles = assembles
+        self._plain = plain
         self._read: Document | None = None
         self._added: dict[str, str] = {}
         if request.target in lessons.no_thinking:
@@ -63,7 +72,7 @@ class Asking:
 
     def body(self) -> bytes:
         """Return the request as it is to be sent now; :raises Failure: when it cannot be."""
-        if not (self.normalized or self._assembles or self._fields or self._tools == "off"):
+        if not (self.normalized or self._assembles or self._fields or self._plain or self._tools == "off"):
             return self._request.input
         document = self._document
         changes: dict[str, str] = {}
@@ -78,9 +87,9 @@ class Asking:
         elif self._assembles and not document.get("stream"):
             changes |= STREAMED
             self.assembled = True
-        if self._as_text:
-            document = self._text(document)
-        elif self._tools == "off":
+        if self._as_text or self._plain:
+            document = self._rewritten(document)
+        if self._tools == "off":
             without = _TOOL_MEMBERS
         if self._fields is not None:
             self._added = thinking.additions(document, self._request.thinking, self._fields)
@@ -120,13 +129,18 @@ class Asking:
     def _has_tools(self) -> bool:
         return offers_tools(self._request.input) and bool(self._document.get("tools"))
 
-    def _text(self, document: Document) -> Document:
-        """Return the request with its tools as text; what that does not change keeps its digits."""
+    def _rewritten(self, document: Document) -> Document:
+        """Return the request with tools as text, or messages as strings; what that leaves alone keeps its digits."""
         try:
-            plain: dict[str, Any] = json.loads(self._request.input.decode().removeprefix("\ufeff"))
-            made = fallback.rewritten(plain)
-            changed: dict[str, str] = {name: json.dumps(made[name]) for name in ("messages", "stop") if name in made}
+            asked: dict[str, Any] = json.loads(self._request.input.decode().removeprefix("\ufeff"))
+            made = fallback.rewritten(asked) if self._as_text else asked
+            if self._plain:
+                made = {**made, "messages": plain(made.get("messages"))}
+            names = ("messages", "stop") if self._as_text else ("messages",)
+            changed: dict[str, str] = {name: json.dumps(made[name]) for name in names if name in made}
         except RecursionError:
             raise Failure("invalid_json", "the request body is nested too deeply") from None
-        self.metadata = fallback.MARK if fallback.describes(plain) else {}
+        if not self._as_text:
+            return Document.of(document.with_raw(changed))
+        self.metadata = fallback.MARK if fallback.describes(asked) else {}
         return Document.of(document.with_raw(changed, _TOOL_MEMBERS))

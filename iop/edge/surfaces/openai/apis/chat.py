@@ -78,10 +78,10 @@ class ChatRequest(NamedTuple):
 
     def building(self, id: str, created: int) -> Chunks | Collected:
         """Return what makes the answer out of events."""
-        id = f"chatcmpl-{id}"
+        id, one_call = f"chatcmpl-{id}", self.document.get("parallel_tool_calls") is False
         if self.stream:
-            return Chunks(id, created, self.model, lambda: self.tools, usage=self.include_usage)
-        return Collected(id, created, self.model, lambda: self.tools)
+            return Chunks(id, created, self.model, lambda: self.tools, usage=self.include_usage, one_call=one_call)
+        return Collected(id, created, self.model, lambda: self.tools, one_call=one_call)
 
     def error(self, failure: Failure, request_id: str) -> dict[str, Any]:
         """Return the document of a failure."""

@@ -20,10 +20,13 @@ class Chunks:
 
     :param created: seconds since 1970.
     :param usage: whether the client asked for a last chunk with the usage.
+    :param one_call: whether it takes one call at most.
     """
 
-    def __init__(self, id: str, created: int, model: str, tools: Schemas, *, usage: bool) -> None:
-        self._reading = Reading(tools)
+    def __init__(
+        self, id: str, created: int, model: str, tools: Schemas, *, usage: bool, one_call: bool = False
+    ) -> None:
+        self._reading = Reading(tools, one_call=one_call)
         self._usage = usage
         frame = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
         self._begin = b"data: " + compact(frame)[:-1]
@@ -80,8 +83,8 @@ class Chunks:
 class Collected:
     """One ``chat.completion``, put together here; of bounded size."""
 
-    def __init__(self, id: str, created: int, model: str, tools: Schemas) -> None:
-        self._reading = Reading(tools)
+    def __init__(self, id: str, created: int, model: str, tools: Schemas, *, one_call: bool = False) -> None:
+        self._reading = Reading(tools, one_call=one_call)
         self._frame = {"id": id, "object": "chat.completion", "created": created, "model": model}
         self._text: list[str] = []
         self._reasoning: list[str] = []

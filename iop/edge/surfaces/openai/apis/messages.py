@@ -86,9 +86,10 @@ class MessagesRequest(CountTokensRequest):
 
     def building(self, id: str, created: int) -> MessagesStream | MessagesDocument:
         """Return what makes the answer out of events; ``created`` has no place in it."""
-        if self.stream:
-            return MessagesStream(f"msg_{id}", self.model, lambda: self.tools)
-        return MessagesDocument(f"msg_{id}", self.model, lambda: self.tools)
+        choice = self.document.get("tool_choice")
+        one_call = type(choice) is tuple and dict(choice).get("disable_parallel_tool_use") is True
+        made = MessagesStream if self.stream else MessagesDocument
+        return made(f"msg_{id}", self.model, lambda: self.tools, one_call=one_call)
 
     @property
     def tools(self) -> dict[str, Any]:

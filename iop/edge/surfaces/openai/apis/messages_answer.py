@@ -48,8 +48,8 @@ class _Said:
     :ivar called: whether tools were called.
     """
 
-    def __init__(self, tools: Schemas) -> None:
-        self._reading = Reading(tools)
+    def __init__(self, tools: Schemas, *, one_call: bool) -> None:
+        self._reading = Reading(tools, one_call=one_call)
         self._kind = ""
         self._blank = ""
         self._shown = False
@@ -95,10 +95,11 @@ class MessagesStream:
     """A message as it is written, each piece as bytes of server-sent events.
 
     :param tools: their inputs' JSON Schemas, by name.
+    :param one_call: whether the client takes one call at most.
     """
 
-    def __init__(self, id: str, model: str, tools: Schemas) -> None:
-        self._said = _Said(tools)
+    def __init__(self, id: str, model: str, tools: Schemas, *, one_call: bool = False) -> None:
+        self._said = _Said(tools, one_call=one_call)
         self._message = _message(id, model, [], None, usage_object(None))
         self._opened = False
         self._block = ""
@@ -168,10 +169,11 @@ class MessagesDocument:
     """One message, put together here; of bounded size.
 
     :param tools: their inputs' JSON Schemas, by name.
+    :param one_call: whether the client takes one call at most.
     """
 
-    def __init__(self, id: str, model: str, tools: Schemas) -> None:
-        self._said = _Said(tools)
+    def __init__(self, id: str, model: str, tools: Schemas, *, one_call: bool = False) -> None:
+        self._said = _Said(tools, one_call=one_call)
         self._id = id
         self._model = model
         self._pieces: list[_Piece] = []

@@ -27,11 +27,13 @@ _BROKEN: Final = "the provider's adapter reported tool calls that are none"
 class Reading:
     """What both shapes have in common: what of the text is text, and which tool calls were made.
 
+    :param one_call: the client takes one call at most; a backend whose tools travel as text cannot be held to that.
     :ivar called: whether tools were called.
     """
 
-    def __init__(self, tools: Schemas) -> None:
+    def __init__(self, tools: Schemas, *, one_call: bool = False) -> None:
         self._tools = tools
+        self._one_call = one_call
         self._text_calls: TextToolCalls | None = None
         self.called = False
 
@@ -59,6 +61,8 @@ class Reading:
         shown: list[str | dict[str, Any]] = []
         for each in found:
             if isinstance(each, Call):
+                if self.called and self._one_call:
+                    continue
                 self.called = True
                 shown.append(_call(f"call_{secrets.token_hex(12)}", each.name, each.arguments))
             else:

@@ -57,9 +57,11 @@ class Frame:
     :param id: without the API's prefix.
     :param created: seconds since 1970.
     :param asked: the request.
+    :ivar one_call: whether it takes one tool call at most.
     """
 
     def __init__(self, id: str, created: int, asked: JsonObject) -> None:
+        self.one_call = asked.get("parallel_tool_calls") is False
         text, reasoning = asked.get("text") or {}, asked.get("reasoning") or {}
         echo = {name: default if asked.get(name) is None else asked[name] for name, default in _ECHOED.items()}
         self._head = {"id": f"resp_{id}", "object": "response", "created_at": created, "model": asked["model"]}
@@ -105,7 +107,7 @@ class _Answer:
 
     def __init__(self, id: str, frame: Frame, tools: Tools, *, seal: bool) -> None:
         self.output = Output(id, tools, seal=seal)
-        self.reading = Reading(lambda: tools.schemas)
+        self.reading = Reading(lambda: tools.schemas, one_call=frame.one_call)
         self._frame = frame
         self._size = 0
 
