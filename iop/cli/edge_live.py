@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -192,6 +193,7 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
         where = f" on {_shown(node['hostname'])}" if node["connected"] and node["hostname"] else ""
         version = f", version {_shown(node['agent_version'])}" if node["connected"] and node["agent_version"] else ""
         yield f"node {node['id']}: {coloured(word, colour)}{where}{version}{_used(node['usage'])}"
+        yield from (f"  {said}" for said in _told(node))
     for each in document["providers"]:
         colour = {"online": "green", "offline": "red"}.get(each["status"], "yellow")
         used = f"{each['in_flight']} of {each['capacity']} slots"
@@ -223,6 +225,28 @@ def _word(value: Any) -> str:
 def _shown(words: str) -> str:
     """A node's own words, which could hold anything, fit for a terminal."""
     return printable(words)[:200]
+
+
+def _told(node: Mapping[str, Any]) -> Iterator[str]:
+    """What a node says of itself beside that, where it does; ``node ask`` has all of it."""
+    if (transport := node["transport"]) is not None:
+        carried = f"{transport['bytes_in'] >> 10} KiB in, {transport['bytes_out'] >> 10} KiB out"
+        again = f", {transport['reconnects']} times anew" if transport["reconnects"] else ""
+        loss = f" (last lost: {_shown(transport['last_loss'])})" if transport["last_loss"] else ""
+        yield f"linked for {_duration(transport['connected_ms'])}{again}{loss}: {carried}"
+    if (capabilities := node["capabilities"]) is not None:
+        adapters = ", ".join(f"{_shown(each['name'])} ({_shown(each['type'])})" for each in capabilities["adapters"])
+        yield f"adapters: {adapters or 'none'}"
+    if (sessions := node["sessions"]) is not None and sessions["sessions"]:
+        states = Counter(str(each["state"]) for each in sessions["sessions"])
+        more = " or more" if sessions["truncated"] else ""
+        yield f"sessions: {', '.join(f'{count}{more} {_shown(state)}' for state, count in sorted(states.items()))}"
+    if (providers := node["providers"]) is not None:
+        seen = ", ".join(
+            f"{_shown(each['provider_id'])} {_shown(each['health'])}, {each['in_flight']} running"
+            for each in providers["providers"]
+        )
+        yield f"sees: {seen or 'no provider'}"
 
 
 def _used(usage: Mapping[str, Any] | None) -> str:

@@ -34,7 +34,7 @@ from iop.edge.surfaces.console import Console
 from iop.edge.surfaces.gauges import readings
 from iop.edge.surfaces.metrics import MetricsPage
 from iop.edge.surfaces.openai.surface import OpenAISurface
-from iop.edge.surfaces.status import pool_status, status, usage_of
+from iop.edge.surfaces.status import pool_status, reports_of, status
 from iop.errors import Failure
 from iop.http.server import Limits, Server
 from iop.interfaces import IRecorder
@@ -135,8 +135,8 @@ class Edge(OrderedServices):
     async def status(self) -> dict[str, Any]:
         """What it is doing now, its nodes asked how they are."""
         uptime = self._reactor.seconds() - self._begun
-        usage = await usage_of(self.nodes)
-        return status(self.refresher.running, self.refresher.revision, uptime, self.runs, usage)
+        reports = await reports_of(self.nodes)
+        return status(self.refresher.running, self.refresher.revision, uptime, self.runs, reports)
 
     def usage(self, since: str, until: str, by: str) -> Deferred[dict[str, Any]]:
         """What finished runs used, in an operator's words."""

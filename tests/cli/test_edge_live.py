@@ -44,6 +44,20 @@ USAGE = {
     "output_tokens": 80,
     "resident_bytes": 50 << 20,
 }
+SILENT = dict.fromkeys(("usage", "capabilities", "sessions", "transport", "providers"))
+REPORTS: dict[str, Any] = {
+    "usage": USAGE,
+    "capabilities": {"adapters": [{"name": "gpu", "type": "openai_compat"}, {"name": "agent\x1b", "type": "cli"}]},
+    "sessions": {"sessions": [{"state": "active"}, {"state": "busy"}, {"state": "active"}], "truncated": False},
+    "transport": {"connected_ms": 60_000, "bytes_in": 2048, "bytes_out": 5 << 20, "reconnects": 2}
+    | {"last_loss": "silent"},
+    "providers": {
+        "providers": [
+            {"provider_id": "p", "health": "up", "in_flight": 1},
+            {"provider_id": "q", "health": "down", "in_flight": 0},
+        ]
+    },
+}
 STATUS = {
     "edge": {"id": "home", "name": "At home"},
     "version": "1.2",
@@ -54,13 +68,11 @@ STATUS = {
     "queued": 0,
     "nodes": [
         {"id": "a", "connected": True, "ready": True, "draining": False, "hostname": "box", "agent_version": "1.1"}
-        | {"usage": USAGE},
+        | REPORTS,
         {"id": "b", "connected": False, "ready": False, "draining": False, "hostname": "box", "agent_version": "1.1"}
-        | {"usage": None},
-        {"id": "c", "connected": True, "ready": True, "draining": True, "hostname": "", "agent_version": ""}
-        | {"usage": None},
-        {"id": "d", "connected": True, "ready": False, "draining": False, "hostname": "", "agent_version": ""}
-        | {"usage": None},
+        | SILENT,
+        {"id": "c", "connected": True, "ready": True, "draining": True, "hostname": "", "agent_version": ""} | SILENT,
+        {"id": "d", "connected": True, "ready": False, "draining": False, "hostname": "", "agent_version": ""} | SILENT,
     ],
     "providers": [
         {"node_id": "a", "provider_id": "p", "type": "vllm", "status": "online", "health": "up"}
@@ -355,6 +367,10 @@ def test_status_for_people(script: Script, call: Call) -> None:
         "home (At home) up for 1 h 2 min",
         "version 1.2, configuration cccccccccccc, 1 in flight, 0 waiting",
         "node a: ready on box, version 1.1; 7 runs, 2 failed, 900 tokens in, 80 out, 50 MiB",
+        "  linked for 1 min, 2 times anew (last lost: silent): 2 KiB in, 5120 KiB out",
+        "  adapters: gpu (openai_compat), agent? (cli)",
+        "  sessions: 2 active, 1 busy",
+        "  sees: p up, 1 running, q down, 0 running",
         "node b: not connected",
         "node c: draining",
         "node d: getting ready",

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure as TwistedFailure
 from iop import model as m
 from iop.edge.listeners import ConsoleListener
 from iop.edge.surfaces.console import LIMITS, Console
-from iop.edge.surfaces.status import pool_status, status, usage_of
+from iop.edge.surfaces.status import pool_status, reports_of, status
 from iop.errors import Failure
 from iop.http.server import Server
 from iop.sockets import CannotListen
@@ -67,8 +67,8 @@ class Operator:
 
     async def _status(self) -> dict[str, Any]:
         world = self.world
-        usage = await usage_of(world.nodes)
-        return status(world.refresher.running, world.refresher.revision, world.net.seconds(), world.runs, usage)
+        reports = await reports_of(world.nodes)
+        return status(world.refresher.running, world.refresher.revision, world.net.seconds(), world.runs, reports)
 
     def client(self, target: str, body: Any = None, **how: Any) -> Client:
         made: list[Client] = []
@@ -118,7 +118,7 @@ def test_status_of_an_edge_alone() -> None:
         "hostname": "",
         "agent_version": "",
         "revision": "",
-        "usage": None,
+        **dict.fromkeys(("usage", "capabilities", "sessions", "transport", "providers")),
     }
     assert shown["models"] == [
         {
@@ -137,6 +137,8 @@ def test_status_of_a_node_and_its_providers() -> None:
     made["nodes"][0]["providers"][1]["enabled"] = False
     operator = Operator(made)
     end = operator.world.node("n1")
+    end.reports["TRANSPORT"] = {"frames_in": 9, "last_loss": "the cable"}
+    end.reports["CAPABILITIES"] = {"adapters": [{"name": "a", "type": "scripted"}]}
     ask(operator.world.pool)
     shown = operator.ask("/v1/status").json
     assert shown["nodes"][0] | {"revision": ""} == {
@@ -149,7 +151,18 @@ def test_status_of_a_node_and_its_providers() -> None:
         "agent_version": "9",
         "revision": "",
         "usage": {**dict.fromkeys(USAGE, 0), "runs_total": 7, "truncated": False},
+        "capabilities": shown["nodes"][0]["capabilities"],
+        "sessions": {"sessions": [], "truncated": False},
+        "transport": {
+            **dict.fromkeys(("connected_ms", "bytes_in", "bytes_out", "frames_in", "frames_out", "reconnects"), 0),
+            "frames_in": 9,
+            "last_loss": "the cable",
+            "truncated": False,
+        },
+        "providers": None,  # it said that it does not know
     }
+    (adapter,) = shown["nodes"][0]["capabilities"]["adapters"]
+    assert (adapter["name"], adapter["type"]) == ("a", "scripted")
     assert shown["nodes"][0]["revision"] == end.payload.revision
     one, two = shown["providers"]
     assert one == {
@@ -180,7 +193,8 @@ def test_a_node_that_does_not_say_keeps_nobody_waiting_for_long() -> None:
     client = operator.client("/v1/status")
     assert client.data == b""
     operator.world.net.run(1)
-    assert client.answer.json["nodes"][0]["usage"] is None
+    reports = ("usage", "capabilities", "sessions", "transport", "providers")
+    assert [client.answer.json["nodes"][0][each] for each in reports] == [None] * 5
 
 
 def test_a_node_is_asked() -> None:

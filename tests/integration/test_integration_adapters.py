@@ -9,6 +9,8 @@ import base64
 import json
 import signal
 import struct
+import subprocess
+import sysconfig
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,6 +26,7 @@ from real_gateway import PORT, Backend, Gateway, agent, provider, user
 from running import free_port, until
 from tiny_model import SENTENCE
 
+IOP_EDGE = str(Path(sysconfig.get_path("scripts")) / "iop-edge")
 GRACE = 0.3
 SOON = GRACE + 2.0
 """Seconds in which nothing is left of a run whose client has gone, on a slow machine too."""
@@ -364,6 +367,31 @@ def test_a_session_goes_on(client: openai.OpenAI) -> None:
     assert json.loads(by_header.choices[0].message.content or "") == arguments
     assert json.loads(order(client, "tell arguments", session_id="another")) == []
     assert json.loads(order(client, "tell arguments")) == []
+
+
+def test_what_a_node_says_of_itself(adapters: Gateway, client: openai.OpenAI) -> None:
+    """All five queries, one by one and in the status, by the commands and by the document."""
+
+    def told(*command: str) -> Any:
+        options = ["--console", str(adapters.folder / "edge" / "console.sock"), "--format", "json"]
+        done = subprocess.run([IOP_EDGE, *command, *options], capture_output=True, text=True, timeout=30, check=True)
+        return json.loads(done.stdout)
+
+    order(client, "hello", session_id="known")
+    (node,) = told("status")["nodes"]
+    for query in ("usage", "capabilities", "sessions", "transport", "providers"):
+        alone = told("node", "ask", "node-1", query.upper())
+        assert alone.keys() == node[query].keys()
+        assert not alone["truncated"]
+    assert node["usage"]["runs_total"] >= 1
+    assert {each["name"] for each in node["capabilities"]["adapters"]} >= {"tiny", "olla", "agent"}
+    assert {each["type"] for each in node["capabilities"]["adapters"]} == {"openai_compat", "ollama", "cli"}
+    assert [each["state"] for each in node["sessions"]["sessions"] if each["adapter"] == "agent"].count("active") >= 1
+    assert node["transport"]["bytes_in"] > 0
+    assert node["transport"]["frames_out"] > 0
+    seen = {each["provider_id"]: (each["health"], each["in_flight"]) for each in node["providers"]["providers"]}
+    assert seen["agent"] == ("unknown", 0), "these backends are not checked"
+    assert len(seen) == 16
 
 
 def test_an_agents_answer_is_one_like_any(client: openai.OpenAI) -> None:

@@ -14,26 +14,32 @@ from iop.edge.nodes.registry import Entry, Registry
 from iop.edge.pool.admission import Resource
 from iop.edge.pool.pool import Pool
 from iop.edge.runs import Runs
-from iop.model import Health
+from iop.model import CommandType, Health
 
 PATIENCE: Final = 1.0
 """Seconds that a status waits for what nodes say: one that hangs must not hide how the others are."""
 
 
-async def usage_of(nodes: Registry) -> dict[str, dict[str, Any]]:
-    """Ask every node that is there for its usage; one that does not answer is left out."""
+Reports = Mapping[str, Mapping[str, Any]]
+"""What nodes say of themselves: by the node's id, then by the name of the query; what one did not answer is missing."""
+
+
+async def reports_of(nodes: Registry) -> Reports:
+    """Ask every node that is there everything that it can be asked."""
     there = [node_id for node_id, entry in nodes.entries.items() if entry.usable]
-    asked = await DeferredList([nodes.query(each, "USAGE", PATIENCE) for each in there], consumeErrors=True)
-    return {node_id: report for node_id, (answered, report) in zip(there, asked, strict=True) if answered}
+    questions = [(node_id, query) for node_id in there for query in CommandType]
+    asked = await DeferredList([nodes.query(*each, PATIENCE) for each in questions], consumeErrors=True)
+    reports: dict[str, dict[str, Any]] = {node_id: {} for node_id in there}
+    for (node_id, query), (answered, report) in zip(questions, asked, strict=True):
+        if answered:
+            reports[node_id][query.lower()] = report
+    return reports
 
 
-def status(
-    config: EdgeConfig, revision: str, uptime: float, runs: Runs, usage: Mapping[str, dict[str, Any]]
-) -> dict[str, Any]:
+def status(config: EdgeConfig, revision: str, uptime: float, runs: Runs, reports: Reports) -> dict[str, Any]:
     """The whole status; every list in the order of the configuration.
 
     :param uptime: in seconds.
-    :param usage: what nodes said of theirs, by id.
     """
     return {
         "edge": {"id": config.edge.id, "name": config.edge.name},
@@ -43,7 +49,7 @@ def status(
         "draining": runs.draining,
         "in_flight": len(runs.active) - runs.pool.queue.size,
         "queued": runs.pool.queue.size,
-        "nodes": [_node(runs.nodes.entries[node.id], usage.get(node.id)) for node in config.nodes],
+        "nodes": [_node(runs.nodes.entries[node.id], reports.get(node.id, {})) for node in config.nodes],
         "providers": snapshots(config, runs.pool),
         "models": [
             {
@@ -58,7 +64,7 @@ def status(
     }
 
 
-def _node(entry: Entry, usage: dict[str, Any] | None) -> dict[str, Any]:
+def _node(entry: Entry, reports: Mapping[str, Any]) -> dict[str, Any]:
     link = entry.link
     return {
         "id": entry.node.id,
@@ -69,7 +75,7 @@ def _node(entry: Entry, usage: dict[str, Any] | None) -> dict[str, Any]:
         "hostname": entry.hostname,
         "agent_version": entry.agent_version,
         "revision": "" if link is None else link.revision,
-        "usage": usage,
+        **{query.lower(): reports.get(query.lower()) for query in CommandType},
     }
 
 
