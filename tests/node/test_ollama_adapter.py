@@ -368,6 +368,26 @@ def test_it_is_remembered_for_the_target_until_the_adapter_is_made_anew() -> Non
     ]
 
 
+def test_a_list_of_models_tells_who_knows_tools(logged: Any) -> None:
+    """No run has to be refused first; and a model that was pulled anew, and knows them now, is asked natively."""
+    world = World()
+    for capabilities, natively in ((["completion"], False), (["completion", "tools"], True), (["completion"], False)):
+        said = {"models": [{"name": "t:latest", "capabilities": capabilities}]}
+        world.backend.responds(200, json.dumps(said).encode())
+        world.adapter.models()
+        world.net.run()
+
+        def answer(request: Request) -> None:
+            request.connection.stream(DONE, kind=KIND)
+            request.connection.end()
+
+        world.backend.answer = answer
+        before = len(world.backend.requests)
+        world.ask({"tools": [TOOL]})
+        assert ["tools" in request.json for request in world.backend.requests[before:]] == [natively]
+    assert not [said for said in logged.lines("info") if "tools" in said], "what a list says is no news"
+
+
 def test_the_second_refusal_is_final() -> None:
     world = World()
     world.backend.responds(400, NO_TOOLS)

@@ -15,7 +15,7 @@ from iop import model as m
 from iop.errors import Failure
 from iop.node.adapters.ollama.chat import EFFORTS, chat_request, encoded, parsed
 from iop.node.adapters.ollama.messages import NO_OBJECT
-from iop.node.adapters.ollama.models import model_names
+from iop.node.adapters.ollama.models import model_names, tools_of
 from iop.node.adapters.ollama.reply import MAX_LINE, Reply, refusal, refuses_tools
 from iop.node.adapters.switches import SWITCHES
 
@@ -617,6 +617,24 @@ def test_who_refuses_tools() -> None:
     assert not refuses_tools(refusal(500, {}, words))
     assert not refuses_tools(refusal(400, {}, b"does not support tools"))
     assert not refuses_tools(refusal(400, {}, b'{"error":"x does not support thinking"}'))
+
+
+def test_which_models_know_tools() -> None:
+    said = [
+        {"name": "a:latest", "capabilities": ["completion", "tools"]},
+        {"name": "b:7b", "capabilities": ["completion"]},
+        {"name": "c:latest", "capabilities": []},
+        {"name": "old"},
+        {"name": "odd", "capabilities": "tools"},
+    ]
+    assert tools_of(json.dumps({"models": said}).encode()) == {
+        "a:latest": True,
+        "a": True,
+        "b:7b": False,
+        "c:latest": False,
+        "c": False,
+    }
+    assert tools_of(b"[]") == {}
 
 
 def test_model_names() -> None:

@@ -20,7 +20,7 @@ from iop.node.adapters.fallback import MARK, rewritten
 from iop.node.adapters.ollama.answer import ChatAnswer, EmbedAnswer
 from iop.node.adapters.ollama.chat import ChatRequest, chat_request, encoded, parsed
 from iop.node.adapters.ollama.embed import embed_request
-from iop.node.adapters.ollama.models import model_names
+from iop.node.adapters.ollama.models import model_names, tools_of
 from iop.node.adapters.ollama.reply import Reply, refuses_tools
 from iop.settings import DEFAULT_CONTEXT_SIZE, OLLAMA_SETTINGS
 
@@ -60,7 +60,7 @@ class OllamaAdapter:
         return self._backend.probe(self._target(path or "/api/version"), refused=400 if path else 500)
 
     def models(self) -> Deferred[list[str]]:
-        return self._backend.listed(self._target("/api/tags"), model_names)
+        return self._backend.listed(self._target("/api/tags"), self._listed)
 
     def sessions(self) -> list[Mapping[str, Any]]:
         return []
@@ -109,6 +109,12 @@ class OllamaAdapter:
         answer.call = self._backend.send(request, "POST", self._target("/api/embed"), encoded(asked), answer)
         sink.attach(answer)
         return answer.done
+
+    def _listed(self, body: bytes) -> list[str]:
+        """The names of a list of models, which may say too what they can."""
+        for name, knows_tools in tools_of(body).items():
+            (self._without_tools.discard if knows_tools else self._without_tools.add)(name)
+        return model_names(body)
 
     def _learn(self, target: str) -> None:
         if target not in self._without_tools:
