@@ -51,8 +51,11 @@ def _lean() -> EPollReactor:
         # Called by Twisted.
 
         def doPoll(self, timeout: float | None) -> None:
-            if self._ends:  # of what timers and threads did
+            if self._ends:  # of what timers and threads did; it may have set timers anew
                 self._end_turn()
+                due = self.timeout()
+                if timeout is None or (due is not None and due < timeout):
+                    timeout = due
             try:
                 ready = self._poller.poll(-1 if timeout is None else timeout, len(self._selectables))
             except InterruptedError:
