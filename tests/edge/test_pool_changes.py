@@ -117,6 +117,83 @@ def test_what_only_some_providers_understand_waits_for_them(grown: Any) -> None:
     assert world.end.runs[-1].run_id == waiting.id
 
 
+def of_kind(kind: str, node_id: str, provider_id: str) -> dict[str, Any]:
+    """A node of an agent that keeps sessions, or of a model server, with one slot."""
+    if kind == "agent":
+        made = node(node_id, provider_id, type="cli", category="cli", capacity=1)
+        settings: dict[str, Any] = {"type": "cli", "command": "x", "mode": "session", "resume_args": ["-r"]}
+    else:
+        made = node(node_id, provider_id, type="vllm", capacity=1)
+        settings = {"type": "openai_compat", "base_url": "http://127.0.0.1:1"}
+    return {**made, "adapters": [{"name": "a", **settings}]}
+
+
+@pytest.mark.parametrize(("before", "after", "session"), [("agent", "server", ""), ("server", "agent", "s")])
+def test_a_session_is_one_where_the_model_has_an_agent_by_now(before: str, after: str, session: str) -> None:
+    """As if it came now: elsewhere a session id is the caller's own word, and there nobody else may have it."""
+    nodes = [of_kind(before, "n1", "p1"), of_kind(after, "n2", "q1")]
+    world = World(*nodes, models=[{"id": "m", "providers": ["p1"]}])
+    other = NodeEnd(world.net, "n2")
+    world.net.run()
+    world.start()
+    waiting, told = world.start(session_id="s")
+    refresh(world.pool, load_document(document(*nodes, models=[{"id": "m", "providers": ["q1"]}])).config)
+    world.net.run()
+    assert [(run.run_id, run.session_id) for run in other.runs] == [(waiting.id, session)]
+    if session:
+        with pytest.raises(Failure) as busy:
+            world.start(session_id="s")
+        assert busy.value.code == "session_busy"
+    other.say(waiting.id, m.Cancelled())
+    world.net.run()
+    assert len(told.ends) == 1
+    world.start(session_id="s")  # it is free again
+
+
+class NotHere(Asked):
+    """A run that one of the providers does not understand."""
+
+    def unfit(self, group: admission.Group) -> frozenset[str]:
+        return frozenset({"q1"}) & set(group.order)
+
+
+@pytest.mark.parametrize("kinds", [(NotHere, Asked), (Asked, NotHere)], ids=["the bare one first", "and last"])
+def test_nobody_inherits_the_time_of_another_without_a_candidate(kinds: Any) -> None:
+    """One has had none since 0 s, the other since a refresh at 50 s, which makes them wait for the same."""
+    nodes = [node("n1", "p1", capacity=1), node("n2", "q1", capacity=1)]
+
+    def configured(*providers: str) -> EdgeConfig:
+        models = [{"id": "m", "providers": list(providers)}]
+        return load_document(document(*nodes, models=models, provider_pool={"queue_timeout_ms": 0})).config
+
+    clock = VirtualClock()
+
+    def until(now: int) -> None:
+        while (due := clock.next_call()) <= now:
+            clock.now = int(due)
+            clock.make_calls()
+        clock.now = now
+
+    made = Pool(configured("p1", "q1"), clock)
+    for each in ("n1", "n2"):
+        made.node_changed(each, True, up)
+    for claim in (Asked(), Asked()):
+        lease = made.admit(claim)
+        assert lease is not None
+        claim.granted(lease)
+    waiting = [kind() for kind in kinds]
+    for claim in waiting:
+        assert made.admit(claim) is None
+    made.node_changed("n1", False, up)
+    until(50_000)
+    refresh(made, configured("p1"))
+    until(109_999)
+    spared = next(claim for claim in waiting if type(claim) is Asked)
+    assert spared.waiting, "it had a candidate until 50 s"
+    until(110_000)
+    assert [claim.code for claim in waiting] == ["no_provider"] * 2
+
+
 # ---- a policy is that of the moment of dispatch (docs/contracts/refresh.md, Apply)
 
 
@@ -141,6 +218,44 @@ def test_what_waits_goes_by_the_policy_that_it_meets(path: str) -> None:
     gateway.net.run()
     limits = [json.loads(run.request.input)["max_tokens"] for run in gateway.adapter.runs]
     assert limits == ([7, 9] if path == "/v1/messages" else [100, 200])
+
+
+def test_what_a_new_policy_cannot_ask_of_a_chat_ends_with_its_slot_free() -> None:
+    """A default for thinking makes a chat of a message, and this one says what no chat does."""
+    server = of_kind("server", "n1", "p1")
+    made = document(server)
+    gateway = Gateway(wait, configuration=made)
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}
+    first = gateway.ask("/v1/messages", body)
+    second = gateway.ask("/v1/messages", {**body, "mcp_servers": [{"name": "x"}]})
+    assert gateway.pool.queue.size == 1
+    made["models"][0]["default_thinking_token_budget"] = 512
+    config = load_document(made).config
+    surface = gateway.server.application
+    surface.commit(surface.prepare(config))
+    refresh(gateway.pool, config)
+    first.leave()
+    gateway.net.run()
+    assert second.answer.status == 400
+    gateway.net.run(1)
+    assert sorted((record.outcome, record.status) for record in gateway.records) == [
+        ("cancelled", 499),
+        ("unsupported_parameter", 400),
+    ]
+    gateway.assert_idle()
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_what_cannot_be_asked_is_told_before_it_waits(path: str) -> None:
+    made = document(node("n1", "p1", capacity=1))
+    made["models"][0]["default_thinking_token_budget"] = 512
+    gateway = Gateway(wait, configuration=made)
+    gateway.chat()
+    said = '"prompt": "hi"' if path == "/v1/completions" else '"messages": []'
+    asked = f'{{"model": "m", {said}, "temperature": 1e999, "stream": true}}'
+    answer = gateway.ask(path, asked.encode()).data
+    assert gateway.pool.queue.size == (0 if path == "/v1/completions" else 1)
+    assert b"400" in answer.partition(b"\r\n")[0] or path == "/v1/chat/completions"
 
 
 # ---- what it costs

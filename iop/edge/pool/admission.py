@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,13 @@ from iop.model import Health
 
 #: How many tokens an estimate may be off before a request is refused for its length alone.
 _CERTAIN: Final = 0.8
+
+
+_MOST_KEPT: Final = 1024
+"""Sets of a group's providers that are kept; each may have a thousand."""
+
+Place = tuple[str, str]
+"""A node and an adapter of it: several providers may share one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +54,7 @@ class Resource:
     long_in_flight: int = 0
     connecting: Connecting = field(default_factory=Connecting)
     groups: list[Group] = field(default_factory=list)
-    _told: bool = False
+    _told: bool = field(default=False, init=False)
 
     def tell_groups(self) -> bool:
         """Let its groups know whether it is a candidate; return whether that is news to them."""
@@ -93,6 +100,7 @@ class Group:
 
     :ivar candidates: those of them that may serve, by id, and ``with_long_slots`` those enabled that may ever serve a
         long run: a pool asks for them whenever a run comes or fails, and there may be a thousand.
+    :ivar keeps_sessions: whether any of them may keep conversations that go on.
     :ivar window: tokens that a request may have; 0 when nobody set it.
     :ivar service_ms: how long its runs took lately; 0 when none has ended.
     """
@@ -105,6 +113,8 @@ class Group:
     order: tuple[str, ...] = ()
     candidates: set[str] = field(default_factory=set)
     with_long_slots: frozenset[str] = frozenset()
+    keeps_sessions: bool = False
+    _kept: dict[Place | str | None, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.order = tuple(resource.provider_id for resource in self.resources)
@@ -114,6 +124,27 @@ class Group:
         """Look at every provider anew."""
         self.candidates = {r.provider_id for r in self.resources if r.candidate}
         self.with_long_slots = frozenset([r.provider_id for r in self.resources if r.enabled and r.long_capacity])
+        self.keeps_sessions = any(r.sessions for r in self.resources)
+        self._kept.clear()
+
+    def without(self, api: str) -> frozenset[str]:
+        """Return its providers that do not have an API themselves."""
+        return self._keep(api, lambda each: api not in each.native)
+
+    def elsewhere(self, place: Place | None) -> frozenset[str]:
+        """Return its providers that are not at a place; for None those that keep no sessions."""
+        if place is None:
+            return self._keep(None, lambda each: not each.sessions)
+        return self._keep(place, lambda each: (each.node_id, each.adapter) != place)
+
+    def _keep(self, key: Place | str | None, is_one: Callable[[Resource], bool]) -> frozenset[str]:
+        """Return some of its providers: the same set for every run that asks, as a queue knows runs by it."""
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[key] = frozenset([each.provider_id for each in self.resources if is_one(each)])
+        return found
 
     def has_candidate(self, ruled_out: Set[str] = frozenset()) -> bool:
         """Whether any of its providers, those ruled out apart, may serve at all."""

@@ -317,7 +317,7 @@ class Pool:
         """Judge every pending run again, from the oldest, as if it arrived now, but for its place and its waiting."""
         now = self.now()
         bare = {claim.seq: lane.bare_since for lane in self.queue.lanes() for claim in lane.claims.values()}
-        pending, refused = list(self.queue), []
+        pending, refused, latest = list(self.queue), [], dict[Lane, int]()
         for claim in pending:
             self.queue.remove(claim)
         self.queue.unlimit()
@@ -329,10 +329,11 @@ class Pool:
                 except Failure as failure:
                     refused.append((claim, failure))
                     continue
-                self._wait(claim, group, now)
-                since = bare[claim.seq]
-                if claim.lane is not None and claim.lane.bare_since is not None and since is not None:
-                    claim.lane.bare_since = since  # a refresh does not begin its sixty seconds anew
+                lane, since = self._wait(claim, group, now), bare[claim.seq]
+                if lane.bare_since is not None:
+                    latest[lane] = max(latest.get(lane, 0), now if since is None else since)
+            for lane, since in latest.items():
+                lane.bare_since = since  # a refresh does not begin their sixty seconds anew, nor end anybody's early
             self._refuse([(claim, why, claim.waited + now - claim.since) for claim, why in refused])
         self._set_alarm()
 

@@ -17,13 +17,13 @@ from twisted.logger import Logger
 from iop import model as m
 from iop.edge.nodes.link import CANCEL_PATIENCE, NodeLink
 from iop.edge.nodes.registry import Registry
-from iop.edge.pool.admission import Group
+from iop.edge.pool.admission import Group, Place
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
 from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
 from iop.edge.record import Attempt, Record
 from iop.edge.runs.ask import Answer, Ask
-from iop.edge.runs.sessions import Place, Sessions
+from iop.edge.runs.sessions import Sessions
 from iop.edge.runs.tally import Tally
 from iop.errors import Failure
 from iop.wire.peer import RunRules, RunState, Violation
@@ -62,7 +62,6 @@ class Run(Claim):
     """One run on its way. :meth:`cancel` may be called at any time, and more than once.
 
     :ivar session_id: of a conversation that goes on, where its model has a provider that keeps some; else "".
-    :ivar place: where it was when the run came; None for a new one.
     :ivar admitted: whether the pool let it in, to a slot or to the queue.
     :ivar outcome: how it ended: "complete", "cancelled", a failure's code, or its HTTP status where the backend gave no
         code; "" until that is known.
@@ -74,6 +73,7 @@ class Run(Claim):
         "_ask",
         "_node_id",
         "_patience",
+        "_place",
         "_rules",
         "_service",
         "_status",
@@ -85,7 +85,6 @@ class Run(Claim):
         "lease",
         "link",
         "outcome",
-        "place",
         "request_id",
         "session_id",
     )
@@ -101,7 +100,7 @@ class Run(Claim):
         self.id = new_id("run")
         self.request_id = ask.request_id
         self.session_id = ""
-        self.place: Place | None = None
+        self._place: Place | None = None
         self.link: NodeLink | None = None
         self._node_id = ""
         self.lease: Lease | None = None
@@ -135,10 +134,10 @@ class Run(Claim):
         """
         ask = self._ask
         assert ask is not None
-        passes = ask.api in native and not ask.translated()
         self.link = link
         self._node_id = link.node_id
         try:
+            passes = ask.api in native and not ask.translated()
             request = m.RunRequest(
                 run_id=self.id,
                 adapter=adapter,
@@ -168,12 +167,32 @@ class Run(Claim):
         """Return the providers that do not have its session, or, where no chat says the same, not its API."""
         ask = self._ask
         assert ask is not None
-        unfit = Sessions.unfit(self.place, group) if self.session_id else _NONE
-        if ask.chat is None:
-            unfit |= {each.provider_id for each in group.resources if ask.api not in each.native}
+        unfit = _NONE
+        if ask.session_id:
+            self._bind(ask.session_id, group)
+            if self.session_id:
+                unfit = Sessions.unfit(self._place, group)
+        if ask.chat is None and (without := group.without(ask.api)):
+            unfit = unfit | without if unfit else without
             if unfit.issuperset(group.order):
                 raise ask.unserved()
         return unfit
+
+    def _bind(self, session_id: str, group: Group) -> None:
+        """Go on in its session where the model has a provider that keeps some; :raises Failure: ``session_busy``.
+
+        A session id is the caller's own word where no provider does.
+        """
+        sessions = self._service.sessions
+        if not group.keeps_sessions:
+            sessions.end(self.session_id)
+            self.session_id = ""
+            return
+        if not self.session_id:
+            sessions.begin(session_id)
+            self.session_id = session_id
+        if not self.tried:  # else it has been where nothing ran, which is no place to stay
+            self._place = sessions.place_of(session_id)
 
     def granted(self, lease: Lease) -> None:
         """Its wait is over: send it."""

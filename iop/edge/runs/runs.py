@@ -82,10 +82,9 @@ class Runs:
             self._route(run, self._routes[ask.model], ask.session_id)
             return run
         try:
-            if ask.session_id:
-                self._bind(run, ask.session_id)
+            ask.thinking()  # what is wrong with it is told before it waits
             if ask.chat is not None and ask.api in TRANSLATED_APIS and (ask.translated() or self._translates(run, ask)):
-                ask.chat(ask.model)  # what is wrong with it is told before it waits
+                ask.chat(ask.model)  # and this likewise
             lease = self.pool.admit(run)
         except Failure as failure:
             run.turned_away(failure)
@@ -98,16 +97,6 @@ class Runs:
         else:
             run.start(lease)
         return run
-
-    def _bind(self, run: Run, session_id: str) -> None:
-        """Let a run go only where its session is, or can be; :raises Failure: ``session_busy``.
-
-        A session id is the caller's own word where no provider of the model keeps sessions.
-        """
-        group = self.pool.groups.get(run.model)
-        if group is not None and any(resource.sessions for resource in group.resources):
-            run.place = self.sessions.begin(session_id)
-            run.session_id = session_id
 
     def can_pass(self, model: str, api: str) -> bool:
         """Whether a provider of a model that has an API itself may serve."""

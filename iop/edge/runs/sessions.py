@@ -10,15 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from iop.edge.pool.admission import Group
+from iop.edge.pool.admission import Group, Place
 from iop.errors import Failure
 
 MOST: Final = 100_000
 """Sessions whose place is remembered; the ones used last."""
-
-
-Place = tuple[str, str]
-"""A node and an adapter of it: several providers may share one."""
 
 
 class Sessions:
@@ -28,27 +24,26 @@ class Sessions:
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._in_use: set[str] = set()
 
-    def begin(self, session_id: str) -> Place | None:
-        """A run of a session begins: return where that is, None for a new one; :raises Failure: ``session_busy``."""
+    def begin(self, session_id: str) -> None:
+        """A run of a session begins; :raises Failure: ``session_busy``."""
         if session_id in self._in_use:
             raise Failure("session_busy", "another run of this session is under way", param="metadata.session_id")
         self._in_use.add(session_id)
+
+    def place_of(self, session_id: str) -> Place | None:
+        """Return where a session is; None for a new one."""
         return self._places.get(session_id)
 
     @staticmethod
     def unfit(place: Place | None, group: Group) -> frozenset[str]:
-        """Return the providers of a model that a run of a session may not go to, by where the session was.
+        """Return the providers of a model that a run of a session may not go to, by where the session is.
 
         :raises Failure: ``invalid_value`` for one that belongs to another model's provider.
         """
-        there = {r.provider_id for r in group.resources if r.sessions}
-        if place is not None:
-            node_id, adapter = place
-            there = {r.provider_id for r in group.resources if (r.node_id, r.adapter) == (node_id, adapter)}
-            if not there:
-                message = "the session belongs to another model"
-                raise Failure("invalid_value", message, param="metadata.session_id")
-        return frozenset(group.order) - there
+        elsewhere = group.elsewhere(place)
+        if place is not None and len(elsewhere) == len(group.order):
+            raise Failure("invalid_value", "the session belongs to another model", param="metadata.session_id")
+        return elsewhere
 
     def end(self, session_id: str) -> None:
         """A run of it has ended."""
