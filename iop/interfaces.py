@@ -5,7 +5,12 @@ A plugin author needs this module and :mod:`iop.model` only; ``docs/contracts/ad
 
 from __future__ import annotations
 
+from typing import Final
+
 from zope.interface import Attribute, Interface
+
+MOST_SESSIONS: Final = 1000
+"""Of a node's report: more of them might not fit a frame."""
 
 
 class IRefreshable(Interface):
@@ -119,6 +124,7 @@ class IAdapter(Interface):
     def sessions():  # type: ignore[no-untyped-def]
         """Return the sessions it knows, those too that are gone; empty where there is no such thing.
 
+        Of more than :data:`MOST_SESSIONS` only the ones used last are told; one more than that says that there are.
         Each is a mapping of ``session_id``, ``state``, ``workspace``, and ``created`` and ``last_used`` in seconds.
         """
 

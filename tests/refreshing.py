@@ -75,7 +75,7 @@ class ScriptedNode:
             return
         report = self.reports.get(request.type, {})
         error = "" if request.type in self.reports or request.type == "SESSIONS" else "no such query"
-        report_of = {} if error else {request.type.lower(): report}
+        report_of = {} if error or report is None else {request.type.lower(): report}
         self.wire.send(m.NodeCommandResponse(request.request_id, error, False, report_of))
 
     def on_register_response(self, response: m.RegisterResponse) -> None:

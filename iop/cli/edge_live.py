@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -237,10 +236,8 @@ def _told(node: Mapping[str, Any]) -> Iterator[str]:
     if (capabilities := node["capabilities"]) is not None:
         adapters = ", ".join(f"{_shown(each['name'])} ({_shown(each['type'])})" for each in capabilities["adapters"])
         yield f"adapters: {adapters or 'none'}"
-    if (sessions := node["sessions"]) is not None and sessions["sessions"]:
-        states = Counter(str(each["state"]) for each in sessions["sessions"])
-        more = " or more" if sessions["truncated"] else ""
-        yield f"sessions: {', '.join(f'{count}{more} {_shown(state)}' for state, count in sorted(states.items()))}"
+    if node["sessions"]:
+        yield f"sessions: {', '.join(f'{count} {_shown(state)}' for state, count in node['sessions'].items())}"
     if (providers := node["providers"]) is not None:
         seen = ", ".join(
             f"{_shown(each['provider_id'])} {_shown(each['health'])}, {each['in_flight']} running"

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import iop
 from iop import model as m
+from iop.interfaces import MOST_SESSIONS
 from iop.node.adapterset import AdapterSet
 from iop.node.health import Checks
 from iop.node.supervisor import Supervisor
 from iop.wire.protocol import Link
-
-MOST_SESSIONS: Final = 1000
-"""Of one report: more of them might not fit a frame."""
 
 
 class Transport(NamedTuple):

@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS sessions (
   adapter TEXT NOT NULL, session_id TEXT NOT NULL, agent_session TEXT NOT NULL, workspace TEXT NOT NULL,
   created REAL NOT NULL, last_used REAL NOT NULL, state TEXT NOT NULL,
   PRIMARY KEY (adapter, session_id)
-)
+);
+CREATE INDEX IF NOT EXISTS sessions_used ON sessions (adapter, last_used);
 """
 
 
@@ -62,7 +63,7 @@ class SessionStore:
             self._database = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=0.5)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.execute(_SCHEMA)
+            self._database.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
             message = f"the sessions of this node cannot be read: {error}: {path}; move it away to begin without any"
             raise Failure("adapter_unavailable", message) from None
@@ -72,9 +73,9 @@ class SessionStore:
         found = self._select("adapter = ? AND session_id = ?", adapter, session_id)
         return found[0] if found else None
 
-    def known(self, adapter: str) -> list[Session]:
-        """Return an adapter's sessions, those too that are gone, the oldest first."""
-        return self._select("adapter = ? ORDER BY created", adapter)
+    def known(self, adapter: str, most: int = -1) -> list[Session]:
+        """Return an adapter's sessions, those too that are gone, the ones used last first; so many at most."""
+        return self._select("adapter = ? ORDER BY last_used DESC LIMIT ?", adapter, most)
 
     def keep(self, adapter: str, session_id: str, agent_session: str, workspace: str) -> None:
         """A session was used: remember it."""
@@ -111,7 +112,7 @@ class SessionStore:
                 (gone - EXPIRES, TERMINATED, gone),
             )
 
-    def _select(self, where: str, *values: str) -> list[Session]:
+    def _select(self, where: str, *values: str | int) -> list[Session]:
         now = self._now()
         rows = [Session(*row) for row in self._do(f"SELECT * FROM sessions WHERE {where}", values)]
         there = [each for each in rows if each.last_used >= now - REMEMBERED - (EXPIRES if each.state == ACTIVE else 0)]

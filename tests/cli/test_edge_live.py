@@ -48,7 +48,7 @@ SILENT = dict.fromkeys(("usage", "capabilities", "sessions", "transport", "provi
 REPORTS: dict[str, Any] = {
     "usage": USAGE,
     "capabilities": {"adapters": [{"name": "gpu", "type": "openai_compat"}, {"name": "agent\x1b", "type": "cli"}]},
-    "sessions": {"sessions": [{"state": "active"}, {"state": "busy"}, {"state": "active"}], "truncated": False},
+    "sessions": {"active": 2, "busy": 1},
     "transport": {"connected_ms": 60_000, "bytes_in": 2048, "bytes_out": 5 << 20, "reconnects": 2}
     | {"last_loss": "silent"},
     "providers": {

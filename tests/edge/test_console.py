@@ -138,6 +138,7 @@ def test_status_of_a_node_and_its_providers() -> None:
     operator = Operator(made)
     end = operator.world.node("n1")
     end.reports["TRANSPORT"] = {"frames_in": 9, "last_loss": "the cable"}
+    end.reports["SESSIONS"] = {"sessions": [{"state": each} for each in ("active", "expired", "active")]}
     end.reports["CAPABILITIES"] = {"adapters": [{"name": "a", "type": "scripted"}]}
     ask(operator.world.pool)
     shown = operator.ask("/v1/status").json
@@ -152,7 +153,7 @@ def test_status_of_a_node_and_its_providers() -> None:
         "revision": "",
         "usage": {**dict.fromkeys(USAGE, 0), "runs_total": 7, "truncated": False},
         "capabilities": shown["nodes"][0]["capabilities"],
-        "sessions": {"sessions": [], "truncated": False},
+        "sessions": {"active": 2, "expired": 1},
         "transport": {
             **dict.fromkeys(("connected_ms", "bytes_in", "bytes_out", "frames_in", "frames_out", "reconnects"), 0),
             "frames_in": 9,
@@ -195,6 +196,16 @@ def test_a_node_that_does_not_say_keeps_nobody_waiting_for_long() -> None:
     operator.world.net.run(1)
     reports = ("usage", "capabilities", "sessions", "transport", "providers")
     assert [client.answer.json["nodes"][0][each] for each in reports] == [None] * 5
+
+
+def test_a_node_that_answers_something_else_has_said_nothing() -> None:
+    operator = Operator()
+    end = operator.world.node("n1")
+    end.reports["TRANSPORT"] = None
+    assert error(operator.ask("/v1/nodes/n1/transport")) == (502, "upstream_error")
+    shown = operator.ask("/v1/status").json["nodes"][0]
+    assert shown["transport"] is None
+    assert shown["usage"]["runs_total"] == 7
 
 
 def test_a_node_is_asked() -> None:

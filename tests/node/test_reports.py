@@ -11,7 +11,7 @@ from test_uplink import PAYLOAD, World
 import iop
 from iop import model as m
 from iop.errors import Failure
-from iop.node.reports import MOST_SESSIONS
+from iop.interfaces import MOST_SESSIONS
 
 pytestmark = pytest.mark.usefixtures("logged")
 

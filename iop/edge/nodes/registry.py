@@ -127,7 +127,9 @@ class Registry:
         def report(response: m.NodeCommandResponse) -> dict[str, Any]:
             if response.error:
                 raise Failure("upstream_error", f"node {node_id}: {printable(response.error)[:_LONGEST_WORDS]}")
-            return {**response.report.get(type.lower(), {}), "truncated": response.truncated}
+            if type.lower() not in response.report:
+                raise Failure("upstream_error", f"node {node_id} answered something else")
+            return {**response.report[type.lower()], "truncated": response.truncated}
 
         return self._ask(node_id, lambda link: link.query(type, patience)).addCallback(report)
 

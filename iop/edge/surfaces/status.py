@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -76,7 +77,13 @@ def _node(entry: Entry, reports: Mapping[str, Any]) -> dict[str, Any]:
         "agent_version": entry.agent_version,
         "revision": "" if link is None else link.revision,
         **{query.lower(): reports.get(query.lower()) for query in CommandType},
+        "sessions": _counted(reports.get("sessions")),
     }
+
+
+def _counted(report: Mapping[str, Any] | None) -> dict[str, int] | None:
+    """Sessions by their state: there may be thousands of them, and ``node ask`` shows each."""
+    return None if report is None else dict(sorted(Counter(each["state"] for each in report["sessions"]).items()))
 
 
 def pool_status(config: EdgeConfig, pool: Pool) -> dict[str, Any]:

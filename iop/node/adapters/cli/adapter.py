@@ -17,7 +17,7 @@ from zope.interface import implementer, provider
 
 from iop import model as m
 from iop.errors import Failure
-from iop.interfaces import IAdapter, IAdapterFactory
+from iop.interfaces import MOST_SESSIONS, IAdapter, IAdapterFactory
 from iop.node.adapters.cli.child import Child
 from iop.node.adapters.cli.formats import parser
 from iop.node.adapters.cli.processes import Processes
@@ -143,7 +143,7 @@ class CLIAdapter:
                 "last_used": each.last_used,
                 "state": "busy" if each.session_id in busy else each.state,
             }
-            for each in self._environment.sessions.known(self._name)
+            for each in self._environment.sessions.known(self._name, MOST_SESSIONS + 1)
         ]
 
     def terminate_session(self, session_id: str) -> Deferred[bool]:
@@ -216,7 +216,7 @@ class CLIAdapter:
         """
         found = shutil.which(self._command, path=self._environ.get("PATH", os.defpath))
         if found is not None:
-            return os.path.abspath(found)
+            return os.path.join(os.getcwd(), found)
         if "/" not in self._command:
             raise Failure("adapter_unavailable", f"the program {self._command} is not in the PATH of the node")
         if os.path.isfile(self._command):
