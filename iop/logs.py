@@ -71,12 +71,12 @@ def redacted(event: Mapping[Any, Any]) -> Any:
 def json_line(event: LogEvent) -> str:
     """Return an event as one line: its time, level and namespace, its message, its fields, its traceback as a string.
 
-    Whatever the fields are, it is ASCII, one line, and JSON. An event with ``log_fields``, which returns them, has no
-    others; whoever made it answers for what is in them.
+    Whatever the fields are, it is ASCII, one line, and JSON. An event with ``log_fields`` has no others; whoever made
+    it answers for what is in them.
     """
     if "log_fields" in event:
         head = {"ts": _time(event["log_time"]), "level": event["log_level"].name, "ns": event["log_namespace"]}
-        return json.dumps({**head, "msg": event["log_text"], **event["log_fields"]()}) + "\n"
+        return json.dumps({**head, "msg": event["log_text"], **event["log_fields"]}) + "\n"
     event = redacted(event)
     failure = event.get("log_failure")
     level = event.get("log_level")

@@ -35,7 +35,7 @@ def _lean() -> EPollReactor:
             super().__init__()
             self._ends: list[Callable[[], None]] = []
 
-        def atTurnEnd(self, call: Callable[[], None]) -> None:
+        def at_turn_end(self, call: Callable[[], None]) -> None:
             """Call something when what is ready now has been handled, before the reactor waits again."""
             self._ends.append(call)
 

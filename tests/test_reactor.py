@@ -67,7 +67,7 @@ said = []
 class Hear(protocol.Protocol):
     def dataReceived(self, data):
         said.append(f"read{data.decode()}")
-        reactor.atTurnEnd(lambda: said.append(f"end{data.decode()}"))
+        reactor.at_turn_end(lambda: said.append(f"end{data.decode()}"))
         if len(heard := [each for each in said if each.startswith("read")]) == 2:
             reactor.callLater(0, timer)
 
@@ -80,8 +80,8 @@ def again():
 
 def timer():
     said.append("timer")
-    reactor.atTurnEnd(fail)
-    reactor.atTurnEnd(lambda: reactor.atTurnEnd(again))
+    reactor.at_turn_end(fail)
+    reactor.at_turn_end(lambda: reactor.at_turn_end(again))
 
 port = reactor.listenTCP(0, protocol.Factory.forProtocol(Hear), interface="127.0.0.1")
 clients = [socket.create_connection(("127.0.0.1", port.getHost().port)) for _ in range(2)]

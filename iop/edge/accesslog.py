@@ -7,7 +7,7 @@ or pass for another field of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
@@ -22,6 +22,9 @@ LONGEST_NAME: Final = 200
 
 LONGEST_OUTCOME: Final = 64
 """The same of an outcome, which may be a backend's own code."""
+
+_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+"""A :class:`~iop.model.Usage`'s, as fields."""
 
 _NAMESPACE: Final = f"{__name__}.AccessLog"
 
@@ -48,7 +51,7 @@ class AccessLog:
                 "log_time": record.at,
                 "log_format": "{log_text}",
                 "log_text": line_of(record),
-                "log_fields": partial(fields_of, record),
+                "log_fields": fields_of(record),
             }
         )
 
@@ -62,29 +65,37 @@ def level_of(record: Record) -> Any:
 
 def fields_of(record: Record) -> dict[str, Any]:
     """Return what is told of a request, by name; what there is nothing to say of is left out."""
-    usage = record.usage
-    fields = {
-        "operation": record.operation,
-        "status": record.status,
-        "outcome": printable(record.outcome[:LONGEST_OUTCOME]),
-        "model": printable(record.model[:LONGEST_NAME]),
-        "provider": record.provider,
-        "node": record.node,
-        "token_ref": record.token_ref,
-        "run": record.run_id,
-        "request": record.request_id,
-        "stream": record.stream,
-        "queue_ms": record.queue_ms if record.run_id else None,
-        "first_ms": record.first_ms,
-        "total_ms": record.total_ms,
-        "input_tokens": usage.input_tokens,
-        "cached_tokens": usage.cached_input_tokens,
-        "output_tokens": usage.output_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "estimated": record.estimated,
-        "attempts": ",".join(map(_attempt, record.attempts)) if len(record.attempts) > 1 else "",
-    }
-    return {name: value for name, value in fields.items() if value or (value == 0 and value is not False)}
+    fields: dict[str, Any] = {}
+    if record.operation:
+        fields["operation"] = record.operation
+    fields["status"] = record.status
+    if record.outcome:
+        fields["outcome"] = printable(record.outcome[:LONGEST_OUTCOME])
+    if record.model:
+        fields["model"] = printable(record.model[:LONGEST_NAME])
+    if record.provider:
+        fields["provider"] = record.provider
+    if record.node:
+        fields["node"] = record.node
+    if record.token_ref:
+        fields["token_ref"] = record.token_ref
+    if record.run_id:
+        fields["run"] = record.run_id
+    if record.request_id:
+        fields["request"] = record.request_id
+    if record.stream:
+        fields["stream"] = True
+    if record.run_id:
+        fields["queue_ms"] = record.queue_ms
+    if record.first_ms is not None:
+        fields["first_ms"] = record.first_ms
+    fields["total_ms"] = record.total_ms
+    fields |= {name: count for name, count in zip(_COUNTS, record.usage, strict=True) if count is not None}
+    if record.estimated:
+        fields["estimated"] = True
+    if len(record.attempts) > 1:
+        fields["attempts"] = ",".join(map(_attempt, record.attempts))
+    return fields
 
 
 def _attempt(attempt: Attempt) -> str:

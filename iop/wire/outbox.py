@@ -21,7 +21,7 @@ class Outbox:
     one. In a quiet turn the only frame leaves as the turn ends, which is at once.
 
     :param at_turn_end: has something called before the reactor waits again
-        (:meth:`iop.reactor.LeanReactor.atTurnEnd`); None: nothing waits.
+        (:meth:`iop.reactor.LeanReactor.at_turn_end`); None: nothing waits.
     :ivar size: bytes that wait here.
     """
 

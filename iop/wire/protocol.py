@@ -272,7 +272,7 @@ class Link(Int32StringReceiver):
         assert self.transport is not None
         prepare(self.transport)
         unwrap(self)
-        self._outbox = Outbox(self.transport, getattr(self._clock, "atTurnEnd", None))
+        self._outbox = Outbox(self.transport, getattr(self._clock, "at_turn_end", None))
         self.transport.registerProducer(self, True)  # type: ignore[attr-defined]
         if not self._tls_host:
             self._receiver.link_made(self)

@@ -369,7 +369,7 @@ def test_it_is_remembered_for_the_target_until_the_adapter_is_made_anew() -> Non
 
 
 def test_a_list_of_models_tells_who_knows_tools(logged: Any) -> None:
-    """No run has to be refused first; and a model that was pulled anew, and knows them now, is asked natively."""
+    """No run has to be refused first; a model that was pulled anew, and knows them now, is asked natively."""
     world = World()
     for capabilities, natively in ((["completion"], False), (["completion", "tools"], True), (["completion"], False)):
         said = {"models": [{"name": "t:latest", "capabilities": capabilities}]}

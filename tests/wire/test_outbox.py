@@ -28,7 +28,7 @@ class Turning(Clock):
         super().__init__()
         self.ends: list[Callable[[], None]] = []
 
-    def atTurnEnd(self, call: Callable[[], None]) -> None:
+    def at_turn_end(self, call: Callable[[], None]) -> None:
         self.ends.append(call)
 
     def turn(self) -> None:
@@ -49,7 +49,7 @@ class Writes(StringTransport):
 
 def outbox() -> tuple[Outbox, Writes, Turning]:
     turning, transport = Turning(), Writes()
-    return Outbox(transport, turning.atTurnEnd), transport, turning
+    return Outbox(transport, turning.at_turn_end), transport, turning
 
 
 def test_frames_of_a_turn_are_one_write() -> None:

@@ -92,6 +92,7 @@ class Processes:
             self._write_down(marker, pid, child.begun)
         except OSError:
             self.kill(child)  # nobody could find all of it again
+            self._unlink(marker)
             raise
         return child
 

@@ -37,7 +37,8 @@ class OllamaAdapter:
         self._context_size = settings.get("context_size")
         self._keep_alive = settings.get("keep_alive")
         self._unsized: set[str] = set()
-        self._without_tools: set[str] = set()
+        self._refused_tools: set[str] = set()
+        self._knows_tools: dict[str, bool] = {}
 
     # ---- IAdapter -----------------------------------------------------------------------------------------------
 
@@ -78,7 +79,8 @@ class OllamaAdapter:
         for warning in warnings:
             self._log.warn("{adapter}, {run}: {warning}", adapter=self._name, run=request.run_id, warning=warning)
         has_tools = "tools" in body
-        as_text = has_tools and request.target in self._without_tools
+        without = request.target in self._refused_tools or not self._knows_tools.get(request.target, True)
+        as_text = has_tools and without
         timing = self._backend.timing()
 
         def begin(again: Again) -> ChatAnswer:
@@ -112,13 +114,12 @@ class OllamaAdapter:
 
     def _listed(self, body: bytes) -> list[str]:
         """The names of a list of models, which may say too what they can."""
-        for name, knows_tools in tools_of(body).items():
-            (self._without_tools.discard if knows_tools else self._without_tools.add)(name)
+        self._knows_tools = tools_of(body)
         return model_names(body)
 
     def _learn(self, target: str) -> None:
-        if target not in self._without_tools:
-            self._without_tools.add(target)
+        if target not in self._refused_tools:
+            self._refused_tools.add(target)
             line = "{adapter}: {target} knows no tools; from now on they travel as text"
             self._log.info(line, adapter=self._name, target=target)
 

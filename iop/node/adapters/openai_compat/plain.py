@@ -24,7 +24,7 @@ def plain(messages: Any) -> list[Any]:
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
             raise Failure("invalid_value", "a message must be an object", param=f"messages[{index}]")
-        role = message.get("role")
         content = text_of(message.get("content"), f"messages[{index}].content")
-        made.append({**message, "role": "system" if role == "developer" else role, "content": content})
+        role = {"role": "system"} if message.get("role") == "developer" else {}
+        made.append({**message, **role, "content": content})
     return made
