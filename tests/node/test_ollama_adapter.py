@@ -388,6 +388,19 @@ def test_a_list_of_models_tells_who_knows_tools(logged: Any) -> None:
     assert not [said for said in logged.lines("info") if "tools" in said], "what a list says is no news"
 
 
+def test_what_was_refused_stays_so_whatever_a_list_says(logged: Any) -> None:
+    world = World()
+    knows_no_tools(world, DONE)
+    world.ask({"tools": [TOOL]})
+    world.backend.responds(200, b'{"models":[{"name":"t","capabilities":["tools"]}]}')
+    world.adapter.models()
+    world.net.run()
+    knows_no_tools(world, DONE)
+    before = len(world.backend.requests)
+    world.ask({"tools": [TOOL]})
+    assert ["tools" in request.json for request in world.backend.requests[before:]] == [False]
+
+
 def test_the_second_refusal_is_final() -> None:
     world = World()
     world.backend.responds(400, NO_TOOLS)
