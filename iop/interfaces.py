@@ -113,7 +113,9 @@ class IAdapter(Interface):
         """
 
     def probe(path=""):  # type: ignore[no-untyped-def]
-        """Return a Deferred of the backend's :class:`iop.model.Health`; it fails only when it is cancelled.
+        """Return a Deferred of the backend's :class:`iop.model.Health`.
+
+        A :class:`iop.errors.Failure` says in words why it is ``DOWN``; it fails else only when it is cancelled.
 
         :param path: what to ask for, where the provider's ``health.path`` says so; given only then.
         """

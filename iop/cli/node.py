@@ -6,9 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import iop
 from iop.cli.foreground import run_plugin
+from iop.errors import printable
 from iop.node.adapters import plugin
 
 
@@ -28,13 +30,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         adapters.error(f"unrecognized arguments: {' '.join(unknown)}")
-    found = {name: found.title for name, found in sorted(plugin.found().items())}
+    found = [_described(name, factory) for name, factory in sorted(plugin.found().items())]
     if options.format == "json":
-        print(json.dumps([{"type": name, "title": title} for name, title in found.items()]))
+        print(json.dumps(found))
     else:
-        for name, title in found.items():
-            print(f"{name:<16} {title}")
-    return 0
+        for each in found:
+            print(f"{each['type']:<16} {each['title'] or 'cannot be used: ' + each['error']}")
+    return 1 if any("error" in each for each in found) else 0
+
+
+def _described(name: str, factory: Any) -> dict[str, str]:
+    """An adapter type and its title, or why it has none: what a plugin names may not be there."""
+    try:
+        return {"type": name, "title": str(factory.title)}
+    except Exception as error:
+        return {"type": name, "title": "", "error": printable(f"{type(error).__name__}: {error}")}
 
 
 if __name__ == "__main__":

@@ -85,14 +85,18 @@ class Check:
             self._timer = None
         self._give_up()
 
-    def _answered(self, health: m.Health, adapter: Any, asking: Deferred[Any]) -> None:
+    def _answered(self, said: Any, adapter: Any, asking: Deferred[Any]) -> None:
+        try:
+            health = m.Health(said)
+        except ValueError:
+            self._broken(TwistedFailure(), asking)
+            return
         if not self._over(asking):
             return
         self._silent = 0
         news = self._found(health, "" if health is m.Health.UP else "its backend refuses or answers errors")
         if news and health is m.Health.UP:
-            if self._listing is not None:
-                self._listing.cancel()
+            self._give_up()
             listing = self._listing = maybeDeferred(adapter.models)
             listing.addCallback(self._listed, listing).addErrback(lambda _: None)
 
@@ -103,12 +107,20 @@ class Check:
             self._tell(m.ProviderStatus(self.provider.id, m.Health.UP.value, "", seen))
 
     def _broken(self, reason: TwistedFailure, asking: Deferred[Any]) -> None:
-        if self._over(asking):
-            self._silent = 0
-            name = self.provider.adapter
-            reason = self._adapters.hiding(name).reason(reason)
-            self.log.failure("the adapter {name} broke its check", failure=reason, name=name)
-            self._found(m.Health.UNKNOWN, "its adapter broke the check")
+        if not self._over(asking):
+            return
+        self._silent = 0
+        if isinstance(reason.value, Failure):
+            hidden = self._adapters.hiding(self.provider.adapter).failure(reason.value)
+            self._found(m.Health.DOWN, hidden.message)
+            return
+        self._log_broken(reason)
+        self._found(m.Health.UNKNOWN, "its adapter broke the check")
+
+    def _log_broken(self, reason: TwistedFailure) -> None:
+        name = self.provider.adapter
+        reason = self._adapters.hiding(name).reason(reason)
+        self.log.failure("the adapter {name} broke its check", failure=reason, name=name)
 
     def _over(self, asking: Deferred[Any]) -> bool:
         """Whether this is what was waited for: an adapter may answer later than it is given up."""
@@ -130,7 +142,10 @@ class Check:
         asked, self._asking, self._listing = (self._asking, self._listing), None, None
         for each in asked:
             if each is not None:
-                each.cancel()
+                try:
+                    each.cancel()
+                except (Exception, SystemExit):  # whatever it makes of that, the others are checked on
+                    self._log_broken(TwistedFailure())
 
     def _found(self, health: m.Health, why: str) -> bool:
         """Look again when it is time; return whether this is news."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -34,6 +34,10 @@ class EventWriter(Protocol):
     """Where events go: the link."""
 
     def send_event(self, run_id: str, seq: int, event: m.RunEvent) -> bool: ...
+
+
+_ANYTHING: Final = (Exception, SystemExit)
+"""What code of an adapter may raise: a library that means to end the process ends its own run."""
 
 
 @implementer(ISink)
@@ -180,18 +184,20 @@ class NodeRun:
         self._link.send_event(self.id, seq, m.Error(failure))
         self._done(self)
         self.cancelled = True
-        if self.working is not None:
-            self.working.cancel()
+        self._stop_working()
 
     def _regulate(self) -> None:
         """Let the source go on exactly while there is credit and the link takes more."""
         stop = self._link_paused or bool(self._waiting) or self._credit.left <= 0
         if self._source is not None and stop is not self._source_paused and not self.ended:
             self._source_paused = stop
-            if stop:
-                self._source.pause()
-            else:
-                self._source.resume()
+            try:
+                self._source.pause() if stop else self._source.resume()
+            except _ANYTHING:
+                working = self.working
+                self._broke(TwistedFailure())
+                self.working = working
+                self._stop_working()
 
     def _end(self, event: m.RunEvent) -> None:
         if self.ended:
@@ -214,30 +220,54 @@ class NodeRun:
         try:
             self.working = adapter.run(Run(self.request, label, type), self)
             self.working.addCallbacks(self._worked, self._broke)
-        except Exception:
+        except _ANYTHING:
             self._broke(TwistedFailure())
-        if self.cancelled and self.working is not None:  # while it was being started
-            self.working.cancel()
+        if self.cancelled:  # while it was being started
+            self._stop_working()
+
+    def _stop_working(self) -> None:
+        """Cancel what the adapter does. What it makes of that is its own: nobody else's run hears of it."""
+        working = self.working
+        if working is None:
+            return
+        try:
+            working.cancel()
+        except _ANYTHING:
+            self._broke(TwistedFailure())
+
+    @property
+    def _usage(self) -> m.Usage | None:
+        """What the adapter has counted until now."""
+        try:
+            usage = getattr(self._source, "usage", None)
+        except _ANYTHING:
+            return None
+        return usage if isinstance(usage, m.Usage) else None
 
     def _worked(self, _: Any) -> None:
         self.working = None
         if self.cancelled:
-            self._end(m.Cancelled(getattr(self._source, "usage", None)))
+            self._end(m.Cancelled(self._usage))
         elif not self.ended:
             self.fail(Failure("internal", "the adapter ended without an answer"))
 
     def _broke(self, reason: TwistedFailure) -> None:
         self.working = None
         if self.cancelled:
-            self._end(m.Cancelled(getattr(self._source, "usage", None)))
+            if not reason.check(CancelledError, Failure):
+                self._log_broken(reason)
+            self._end(m.Cancelled(self._usage))
         elif isinstance(reason.value, Failure):
             self.fail(reason.value)
         elif reason.check(CancelledError):
             self.fail(Failure("cancelled", "the run was cancelled"))
         else:
-            reason = self.hiding.reason(reason, self.request.secret_headers)
-            self.log.failure("an adapter failed on {run}", failure=reason, run=self.id)
+            self._log_broken(reason)
             self.fail(Failure("internal", "the adapter failed"))
+
+    def _log_broken(self, reason: TwistedFailure) -> None:
+        reason = self.hiding.reason(reason, self.request.secret_headers)
+        self.log.failure("an adapter failed on {run}", failure=reason, run=self.id)
 
     def cancel(self) -> None:
         """Stop the backend; the CANCELLED event follows when that is done."""
@@ -248,9 +278,9 @@ class NodeRun:
             self._waiting.clear()
             self._send(m.Cancelled(getattr(self.end, "usage", None)))
         if self.working is not None:
-            self.working.cancel()
+            self._stop_working()
         elif not self.ended:
-            self._end(m.Cancelled(getattr(self._source, "usage", None)))
+            self._end(m.Cancelled(self._usage))
 
     def abandon(self) -> None:
         """The link is lost: stop, and wait for nobody."""
@@ -261,8 +291,7 @@ class NodeRun:
     def out_of_time(self) -> None:
         """Its deadline has passed."""
         self.fail(Failure("deadline_exceeded", "the run's deadline has passed"))
-        if self.working is not None:
-            self.working.cancel()
+        self._stop_working()
 
 
 class Supervisor:

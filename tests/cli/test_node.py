@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from iop.cli import node
+from iop.node.adapters import plugin
 
 
 def test_an_unknown_option_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,6 +22,34 @@ def test_an_unknown_option_shows_the_usage_of_its_command(capsys: pytest.Capture
         node.main(["adapters", "--wat"])
     assert leaving.value.code == 2
     assert "usage: iop-node adapters" in capsys.readouterr().err
+
+
+class Ghost:
+    """A plugin that names what is not there."""
+
+    @property
+    def title(self) -> str:
+        raise ModuleNotFoundError("No module named 'nope'\x1b")
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_plugin_that_cannot_be_used_is_told_beside_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], format: str
+) -> None:
+    found = plugin.found()
+    monkeypatch.setattr(plugin, "found", lambda: {**found, "ghost": Ghost()})
+    assert node.main(["adapters", "--format", format]) == 1
+    out = capsys.readouterr().out
+    why = "ModuleNotFoundError: No module named 'nope'?"
+    if format == "json":
+        told = {each["type"]: each for each in json.loads(out)}
+        assert told["ghost"] == {"type": "ghost", "title": "", "error": why}
+        assert told["cli"]["title"]
+    else:
+        assert f"ghost            cannot be used: {why}\n" in out
+        assert "\ncli " in f"\n{out}"
+    monkeypatch.undo()
+    assert node.main(["adapters"]) == 0
 
 
 def run(state_dir: Path, edge: str, until: str) -> str:

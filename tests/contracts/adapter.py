@@ -267,9 +267,15 @@ class AdapterContract:
     def test_a_probe_says_how_the_backend_is(self) -> None:
         assert self._result(self.adapter.probe()) is m.Health.UP
 
-    def test_a_probe_never_fails(self) -> None:
+    def test_a_probe_says_that_the_backend_is_away(self) -> None:
+        """By the word, or by a Failure that says why."""
         self.break_backend()
-        assert self._result(self.adapter.probe()) is m.Health.DOWN
+        said = self._result(self.adapter.probe())
+        if isinstance(said, TwistedFailure):
+            assert said.check(Failure)
+            assert said.value.message
+        else:
+            assert said is m.Health.DOWN
 
     def test_models_are_names(self) -> None:
         models = self._result(self.adapter.models())

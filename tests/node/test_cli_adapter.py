@@ -277,7 +277,9 @@ async def test_a_program_that_cannot_be_run(folder: Path, command: str, said: st
     world = World(folder, command=command.replace("PLAIN", str(plain)))
     failure = await world.refused("hello")
     assert (failure.code, said in failure.message) == ("adapter_unavailable", True)
-    assert world.adapter.probe().result is m.Health.DOWN
+    told: list[Any] = []
+    world.adapter.probe().addErrback(lambda reason: told.append(reason.value.message))
+    assert told == [failure.message], "so does whoever looks at the pool hear of it"
 
 
 @ensureDeferred

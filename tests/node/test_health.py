@@ -213,6 +213,37 @@ def test_an_adapter_that_breaks_its_check_harms_nobody(logged: Any) -> None:
     assert world.told[-1] == ("p", UP)
 
 
+def test_an_adapter_that_breaks_at_being_given_up_harms_nobody(logged: Any) -> None:
+    def broken(_: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    world = World(provider("p"), provider("q"))
+    world.backend.probe = lambda path="": Deferred(broken)  # type: ignore[method-assign]
+    world.wait(12)
+    assert world.told[-2:] == [("p", DEGRADED), ("q", DEGRADED)]
+    world.checks.stop()
+    assert world.clock.getDelayedCalls() == []
+    assert {type(failure) for failure in logged.failures()} == {ZeroDivisionError}
+    assert world.checks.health_of("p") is UNKNOWN
+
+
+@pytest.mark.parametrize("said", ["banana", None, 7, ()])
+def test_a_health_that_is_none_is_an_adapter_that_breaks(logged: Any, said: Any) -> None:
+    world = World()
+    world.backend.probe = lambda path="": succeed(said)  # type: ignore[method-assign]
+    world.wait(10.1)
+    assert world.told[-1] == ("p", UNKNOWN)
+    assert world.checks.health_of("p") is UNKNOWN
+    assert [type(failure) for failure in logged.failures()] == [ValueError]
+
+
+def test_an_adapter_may_say_in_words_why_its_backend_is_down() -> None:
+    world = World()
+    world.backend.says = Failure("adapter_unavailable", "there is no program x on the node")
+    world.wait(10.1)
+    assert (world.told[-1], world.last.message) == (("p", DOWN), "there is no program x on the node")
+
+
 def test_a_provider_without_its_adapter_is_down() -> None:
     world = World(m.ProviderConfig("p", "not enabled", health=m.HealthCheck(10_000)))
     assert world.told == [("p", DOWN)]

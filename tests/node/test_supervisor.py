@@ -304,6 +304,61 @@ def test_an_adapter_that_does_wrong_by_one_run_serves_the_others(
     assert world.idle
 
 
+class Brittle(ScriptedAdapter):
+    """An adapter of which a part breaks when it is used."""
+
+    def __init__(self, part: str, breaks: BaseException) -> None:
+        super().__init__(start(), piece(b"x"), wait)
+        self.part, self.breaks = part, breaks
+
+    def run(self, run: Any, sink: Any) -> Deferred[Any]:
+        def broken(*_: Any) -> Any:
+            raise self.breaks
+
+        if self.part == "run":
+            broken()
+        done = super().run(run, sink)
+        if self.part == "cancel":
+            return Deferred(broken)
+        if self.part == "usage":
+            type(self.runs[-1]).usage = property(broken)  # type: ignore[attr-defined]
+        setattr(self.runs[-1], self.part, broken) if self.part in ("pause", "resume") else None
+        return done
+
+
+@pytest.mark.parametrize("breaks", [ZeroDivisionError("a bug"), SystemExit(1)], ids=["a bug", "an exit"])
+@pytest.mark.parametrize("part", ["run", "cancel", "pause", "resume", "usage"])
+def test_whatever_breaks_of_an_adapter_its_run_ends_and_nothing_else(
+    logged: Any, monkeypatch: pytest.MonkeyPatch, part: str, breaks: BaseException
+) -> None:
+    """The contract: an adapter that raises harms only its own run, wherever it is asked."""
+    monkeypatch.setattr(ScriptedRun, "usage", None, raising=False)
+    world = World(adapter=Brittle(part, breaks))
+    world.run("wrong")
+    world.adapter.part = ""
+    world.run("other")
+    world.supervisor.link_paused(True)
+    world.supervisor.link_paused(False)
+    assert world.kinds("other") == ["start", "delta"]
+    world.supervisor.cancel("wrong")
+    assert world.kinds("wrong")[-1] == ("cancelled" if part in ("cancel", "usage") else "internal")
+    world.supervisor.cancel_all()
+    assert world.kinds("other") == ["start", "delta", "cancelled"]
+    assert [type(error) for error in logged.failures()] == ([] if part == "usage" else [type(breaks)])
+    assert world.idle
+
+
+def test_a_lost_link_ends_every_run_though_one_breaks_at_that(logged: Any) -> None:
+    world = World(adapter=Brittle("cancel", ZeroDivisionError("a bug")))
+    world.run("wrong")
+    world.adapter.part = ""
+    world.run("other")
+    world.supervisor.cancel_all()
+    assert (world.kinds("wrong")[-1], world.kinds("other")[-1]) == ("cancelled", "cancelled")
+    assert world.idle
+    assert len(logged.failures()) == 1
+
+
 def test_what_an_adapter_says_after_its_end_is_nothing() -> None:
     world = World(start(), complete(), start(), piece(b"x"), complete(), fail(Failure("internal", "")), whole(b""))
     world.run()

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.defer import Deferred, DeferredList, fail, succeed
 from zope.interface import implementer, provider
 
 from iop import model as m
@@ -122,8 +122,8 @@ class CLIAdapter:
     def probe(self, path: str = "") -> Deferred[m.Health]:
         try:
             self._program()
-        except Failure:
-            return succeed(m.Health.DOWN)
+        except Failure as failure:
+            return fail(failure)
         return succeed(m.Health.UP)
 
     def models(self) -> Deferred[list[str]]:
