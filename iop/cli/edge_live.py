@@ -23,6 +23,8 @@ UNREACHABLE: Final = 1
 
 _QUERIES: Final = [each.value for each in CommandType]
 
+_NO_SUCH_SESSION: Final = "there is no such session that goes on; node ask NODE SESSIONS shows those there are"
+
 _STATUS_PATIENCE: Final = 10.0
 _REFRESH_PATIENCE: Final = 600.0
 _END_PATIENCE: Final = 90.0
@@ -142,7 +144,7 @@ def end_session(options: argparse.Namespace) -> int:
     if options.format == "json":
         print_json(document)
     else:
-        print("the session has ended" if document.get("found") else "there is no such session that goes on")
+        print("the session has ended" if document.get("found") else _NO_SUCH_SESSION)
     return OK
 
 
@@ -191,7 +193,8 @@ def _lines(document: Mapping[str, Any], coloured: text.Paint) -> Iterator[str]:
         word, colour = _node_state(node)
         where = f" on {_shown(node['hostname'])}" if node["connected"] and node["hostname"] else ""
         version = f", version {_shown(node['agent_version'])}" if node["connected"] and node["agent_version"] else ""
-        yield f"node {node['id']}: {coloured(word, colour)}{where}{version}{_used(node['usage'])}"
+        used = _used(node["usage"], ready=word == "ready")
+        yield f"node {node['id']}: {coloured(word, colour)}{where}{version}{used}"
         yield from (f"  {said}" for said in _told(node))
     for each in document["providers"]:
         colour = {"online": "green", "offline": "red"}.get(each["status"], "yellow")
@@ -246,10 +249,10 @@ def _told(node: Mapping[str, Any]) -> Iterator[str]:
         yield f"sees: {seen or 'no provider'}"
 
 
-def _used(usage: Mapping[str, Any] | None) -> str:
+def _used(usage: Mapping[str, Any] | None, *, ready: bool) -> str:
     """What a node has done since it began, where it said so."""
     if usage is None:
-        return ""
+        return "; it does not answer" if ready else ""
     tokens = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out"
     return f"; {usage['runs_total']} runs, {usage['runs_failed']} failed, {tokens}, {usage['resident_bytes'] >> 20} MiB"
 

@@ -381,6 +381,12 @@ def test_status_for_people(script: Script, call: Call) -> None:
     assert script.asked == [("GET /v1/status HTTP/1.1", None)]
 
 
+def test_a_node_that_does_not_answer_is_said_to_be_silent(script: Script, call: Call) -> None:
+    silent = {"id": "a", "connected": True, "ready": True, "draining": False, "hostname": "", "agent_version": ""}
+    script.says({**STATUS, "nodes": [silent | SILENT]})
+    assert "node a: ready; it does not answer" in call("status")[1].splitlines()
+
+
 def test_status_for_programs(script: Script, call: Call) -> None:
     script.says(STATUS)
     status, out, _ = call("status", "--format", "json")
