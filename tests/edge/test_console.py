@@ -219,6 +219,11 @@ def test_a_node_is_asked() -> None:
     assert error(operator.ask("/v1/nodes/n9/USAGE")) == (404, "unknown_url")
     assert error(operator.ask("/v1/nodes/n2/USAGE")) == (503, "no_provider")
     assert error(operator.ask("/v1/nodes/")) == (404, "unknown_url")
+    end.reports["PROVIDERS"] = {"providers": [{"provider_id": "p1", "type": "vllm", "health": "up", "in_flight": 2}]}
+    assert operator.ask("/v1/nodes/n1/PROVIDERS").json == {
+        "providers": [{"provider_id": "p1", "type": "vllm", "health": "up", "models": [], "in_flight": 2}],
+        "truncated": False,
+    }
     end.deaf_to_queries = True
     client = operator.client("/v1/nodes/n1/USAGE")
     operator.world.net.run(5)

@@ -62,6 +62,7 @@ GOOD = '{"at": 5, "id": "a", "model": "m", "tokens": 1, "service_ms": 1}'
         (['{"at": 4, "op": "restart"}'], 1, "op is one of"),
         (['{"at": 4, "op": ""}'], 1, "op is one of"),
         ([GOOD.replace('"service_ms": 1', '"service_ms": 0')], 1, "service_ms is a whole number of at least 1"),
+        ([GOOD.replace('"at": 5', '"at": 9007199254740992')], 1, "of at least 0 and at most 9007199254740991"),
         ([GOOD.replace('"tokens": 1', '"tokens": true')], 1, "tokens is a whole number"),
         ([GOOD.replace('"at": 5', '"at": -1')], 1, "at is a whole number"),
         ([GOOD.replace('"model": "m", ', "")], 1, "model is missing"),

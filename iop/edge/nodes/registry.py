@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IReactorTime
@@ -30,10 +30,13 @@ from iop.wire.calls import Unanswered
 from iop.wire.peer import Side
 from iop.wire.protocol import Link
 
-DUPLICATE_PATIENCE = 2.0
+DUPLICATE_PATIENCE: Final = 2.0
 """Seconds that a first link has to answer when a second one of the same node comes."""
 
-_LONGEST_WORDS = 200
+_LONGEST_WORDS: Final = 200
+
+_SEEN: Final = ("provider_id", "type", "health", "models", "in_flight")
+"""What a node knows of a provider: slots and queues are the edge's (``docs/contracts/wire.md``, Queries)."""
 
 
 @dataclass
@@ -129,7 +132,10 @@ class Registry:
                 raise Failure("upstream_error", f"node {node_id}: {printable(response.error)[:_LONGEST_WORDS]}")
             if type.lower() not in response.report:
                 raise Failure("upstream_error", f"node {node_id} answered something else")
-            return {**response.report[type.lower()], "truncated": response.truncated}
+            report = dict(response.report[type.lower()])
+            if "providers" in report:  # a snapshot's other members are not the node's to know
+                report["providers"] = [{name: each[name] for name in _SEEN} for each in report["providers"]]
+            return {**report, "truncated": response.truncated}
 
         return self._ask(node_id, lambda link: link.query(type, patience)).addCallback(report)
 

@@ -138,6 +138,6 @@ def _check(document: Mapping[str, Any], name: str) -> None:
     if name in _LEAST:
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not whole or not _LEAST[name] <= value <= _LARGEST:
-            raise ValueError(f"{name} is a whole number of at least {_LEAST[name]}")
+            raise ValueError(f"{name} is a whole number of at least {_LEAST[name]} and at most {_LARGEST}")
     elif not isinstance(value, str) or not value:
         raise ValueError(f"{name} is a text that is not empty")
