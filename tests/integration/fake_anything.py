@@ -6,11 +6,9 @@ What it answers is well-formed, by the path alone. Knows nothing of IOP.
 from __future__ import annotations
 
 import json
-import signal
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from fake_server import FakeHandler, serve
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
 MESSAGE = {
@@ -69,16 +67,14 @@ def events(path: str) -> list[tuple[str, Any]]:
     ]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(FakeHandler):
     """One connection."""
-
-    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         self._send("application/json", json.dumps({"object": "list", "data": []}).encode())
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = self._body()
         try:
             asked = json.loads(body)
         except ValueError:
@@ -92,20 +88,6 @@ class Handler(BaseHTTPRequestHandler):
             said += (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
         self._send("text/event-stream", said)
 
-    def _send(self, kind: str, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    serve(Handler)

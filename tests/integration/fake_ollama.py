@@ -10,12 +10,10 @@ or cut where ``truncate`` is not false. ``GET /stats`` counts what was asked.
 from __future__ import annotations
 
 import json
-import signal
-import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from fake_server import FakeHandler, serve
 
 SENTENCE = "Every answer of this model is the same short line."
 WRITTEN = '<tool_call>\n{"name": "weather", "arguments": {"city": "Ulm"}}\n</tool_call>'
@@ -81,10 +79,9 @@ def embedded(document: dict[str, Any]) -> dict[str, Any]:
     return {"model": document["model"], "embeddings": vectors, **counts}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(FakeHandler):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
     asked = 0
     last: Any = None
 
@@ -100,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
         self._document(200 if found else 404, found or {"error": "not found"})
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = self._body()
         try:
             if self.path not in ("/api/chat", "/api/embed"):
                 raise Refused(404, "not found")
@@ -118,33 +115,8 @@ class Handler(BaseHTTPRequestHandler):
         answer = [frame | {"message": message, "done": False} for message in messages]
         end = {"role": "assistant", "content": ""}
         answer.append(frame | {"message": end, "done": True, "done_reason": "stop"} | COUNTS)
-        self._stream(answer)
-
-    def _stream(self, answer: list[dict[str, Any]]) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "application/x-ndjson")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        for each in answer:
-            line = json.dumps(each).encode() + b"\n"
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
-        self.wfile.write(b"0\r\n\r\n")
-
-    def _document(self, status: int, document: Any) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json; charset=utf-8")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self._stream("application/x-ndjson", [json.dumps(each) + "\n" for each in answer])
 
 
 if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    serve(Handler)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+from fake_server import FakeHandler, serve
 
 
 class Turn(NamedTuple):
@@ -148,10 +146,9 @@ def lines(turn: Turn) -> Iterator[dict[str, Any]]:
     yield {**frame, "message": end, "done": True, "done_reason": "stop", **counts}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(FakeHandler):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
     last: Any = None
 
     def do_GET(self) -> None:
@@ -159,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         self._document(200, shown.get(self.path, {"object": "list", "data": []}))
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
+        asked = json.loads(self._body())
         ollama = self.path == "/api/chat"
         streams = bool(asked.get("stream", ollama))
         try:
@@ -178,30 +175,6 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._document(200, completion(turn))
 
-    def _stream(self, kind: str, pieces: list[str]) -> None:
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        for piece in map(str.encode, pieces):
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        self.wfile.write(b"0\r\n\r\n")
-
-    def _document(self, status: int, document: Any) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    serve(Handler)
