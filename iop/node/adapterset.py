@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jsonschema import Draft202012Validator, ValidationError
 from twisted.internet.defer import DeferredLock, maybeDeferred
@@ -27,6 +27,9 @@ PATIENCE = 30.0
 
 MOST_FAULTS = 8
 """Broken rules of one adapter's schema that are told."""
+
+ANYTHING: Final = (Exception, SystemExit)
+"""What code of an adapter may raise: a library that means to end the process ends its own run."""
 
 
 @dataclass(frozen=True, slots=True)

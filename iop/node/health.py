@@ -16,7 +16,7 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from iop import model as m
 from iop.errors import Failure
-from iop.node.adapterset import AdapterSet
+from iop.node.adapterset import ANYTHING, AdapterSet
 
 SILENT_IN_A_ROW: Final = 3
 """Checks without an answer after which a backend is down."""
@@ -144,7 +144,7 @@ class Check:
             if each is not None:
                 try:
                     each.cancel()
-                except (Exception, SystemExit):  # whatever it makes of that, the others are checked on
+                except ANYTHING:  # whatever it makes of that, the others are checked on
                     self._log_broken(TwistedFailure())
 
     def _found(self, health: m.Health, why: str) -> bool:

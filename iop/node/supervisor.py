@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -16,7 +16,7 @@ from iop import model as m
 from iop.errors import Failure
 from iop.interfaces import ISink
 from iop.node.adapters.environment import Run
-from iop.node.adapterset import AdapterSet, Capabilities
+from iop.node.adapterset import ANYTHING, AdapterSet, Capabilities
 from iop.node.hiding import Hiding
 from iop.wire.frames import PART, parts, text_parts
 from iop.wire.window import Credit
@@ -34,10 +34,6 @@ class EventWriter(Protocol):
     """Where events go: the link."""
 
     def send_event(self, run_id: str, seq: int, event: m.RunEvent) -> bool: ...
-
-
-_ANYTHING: Final = (Exception, SystemExit)
-"""What code of an adapter may raise: a library that means to end the process ends its own run."""
 
 
 @implementer(ISink)
@@ -193,7 +189,7 @@ class NodeRun:
             self._source_paused = stop
             try:
                 self._source.pause() if stop else self._source.resume()
-            except _ANYTHING:
+            except ANYTHING:
                 working = self.working
                 self._broke(TwistedFailure())
                 self.working = working
@@ -220,7 +216,7 @@ class NodeRun:
         try:
             self.working = adapter.run(Run(self.request, label, type), self)
             self.working.addCallbacks(self._worked, self._broke)
-        except _ANYTHING:
+        except ANYTHING:
             self._broke(TwistedFailure())
         if self.cancelled:  # while it was being started
             self._stop_working()
@@ -232,7 +228,7 @@ class NodeRun:
             return
         try:
             working.cancel()
-        except _ANYTHING:
+        except ANYTHING:
             self._broke(TwistedFailure())
 
     @property
@@ -240,7 +236,7 @@ class NodeRun:
         """What the adapter has counted until now."""
         try:
             usage = getattr(self._source, "usage", None)
-        except _ANYTHING:
+        except ANYTHING:
             return None
         return usage if isinstance(usage, m.Usage) else None
 

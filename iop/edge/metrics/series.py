@@ -5,6 +5,7 @@ They are written by one thread. Another one that shows them meanwhile may see an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -21,28 +22,6 @@ class Counts(dict[tuple[str, ...], int]):
 
     def __missing__(self, values: tuple[str, ...]) -> int:
         return 0
-
-
-class ShownCounts(Collector):
-    """Shows a counter."""
-
-    def __init__(self, metric: Named, counts: Counts) -> None:
-        self._metric = metric
-        self._counts = counts
-
-    def describe(self) -> Iterator[Metric]:
-        """What it shows, for the registry, which allows a name once."""
-        yield self._family()
-
-    def collect(self) -> Iterator[Metric]:
-        """Called at each look at the registry."""
-        family = self._family()
-        for values, count in self._counts.copy().items():
-            family.add_metric(values, count)
-        yield family
-
-    def _family(self) -> CounterMetricFamily:
-        return CounterMetricFamily(self._metric.name, self._metric.help, labels=self._metric.labels)
 
 
 class Histogram:
@@ -76,17 +55,46 @@ class Histograms(dict[tuple[str, ...], Histogram]):
         return made
 
 
-class ShownHistograms(Collector):
-    """Shows a metric's histograms."""
+class _Shown(Collector):
+    """Shows a metric, whenever somebody looks at the registry."""
 
-    def __init__(self, metric: Named, histograms: Histograms) -> None:
+    def __init__(self, metric: Named) -> None:
         self._metric = metric
-        self._histograms = histograms
-        self._bounds = [*map(floatToGoString, metric.buckets), "+Inf"]
 
     def describe(self) -> Iterator[Metric]:
         """What it shows, for the registry, which allows a name once."""
         yield self._family()
+
+    @abstractmethod
+    def _family(self) -> Metric:
+        """The metric, without a number."""
+
+
+class ShownCounts(_Shown):
+    """Shows a counter."""
+
+    def __init__(self, metric: Named, counts: Counts) -> None:
+        super().__init__(metric)
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at each look at the registry."""
+        family = self._family()
+        for values, count in self._counts.copy().items():
+            family.add_metric(values, count)
+        yield family
+
+    def _family(self) -> CounterMetricFamily:
+        return CounterMetricFamily(self._metric.name, self._metric.help, labels=self._metric.labels)
+
+
+class ShownHistograms(_Shown):
+    """Shows a metric's histograms."""
+
+    def __init__(self, metric: Named, histograms: Histograms) -> None:
+        super().__init__(metric)
+        self._histograms = histograms
+        self._bounds = [*map(floatToGoString, metric.buckets), "+Inf"]
 
     def collect(self) -> Iterator[Metric]:
         """Called at each look at the registry."""

@@ -16,7 +16,8 @@ from iop.edge.pool.admission import Considered, Group, Resource
 from iop.edge.pool.lease import Lease
 from iop.errors import Failure
 
-_NONE: Final[frozenset[str]] = frozenset()
+NOBODY: Final[frozenset[str]] = frozenset()
+"""No provider."""
 
 
 class Decided(NamedTuple):
@@ -101,7 +102,7 @@ class Claim(ABC):
         self.since = 0
         self.waited = 0
         self.long = False
-        self.tried = self.ruled_out = _NONE
+        self.tried = self.ruled_out = NOBODY
         self.first_failure: Failure | None = None
         self.lane: Lane | None = None
         self.deadline = 0
@@ -112,7 +113,7 @@ class Claim(ABC):
 
         Asked whenever it is judged: a refresh may have put others into the group.
         """
-        return _NONE
+        return NOBODY
 
     @abstractmethod
     def granted(self, lease: Lease) -> None:

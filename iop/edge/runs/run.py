@@ -20,7 +20,7 @@ from iop.edge.nodes.registry import Registry
 from iop.edge.pool.admission import Group, Place
 from iop.edge.pool.lease import Lease, Verdict
 from iop.edge.pool.pool import Pool
-from iop.edge.pool.queue import Attempted, Claim, Decided, Routed
+from iop.edge.pool.queue import NOBODY, Attempted, Claim, Decided, Routed
 from iop.edge.record import Attempt, Record
 from iop.edge.runs.ask import Answer, Ask
 from iop.edge.runs.sessions import Sessions
@@ -34,8 +34,6 @@ LONGEST_NAME: Final = 200
 
 WINDOW = 1 << 20
 """Bytes of an answer that may be on their way to one client."""
-
-_NONE: Final[frozenset[str]] = frozenset()
 
 _NOTHING_RAN: Final = frozenset({"adapter_unavailable", "session_busy"})
 """Failures after which even a run that may change something is sent elsewhere."""
@@ -167,7 +165,7 @@ class Run(Claim):
         """Return the providers that do not have its session, or, where no chat says the same, not its API."""
         ask = self._ask
         assert ask is not None
-        unfit = _NONE
+        unfit = NOBODY
         if ask.session_id:
             self._bind(ask.session_id, group)
             if self.session_id:

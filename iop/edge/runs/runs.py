@@ -82,9 +82,8 @@ class Runs:
             self._route(run, self._routes[ask.model], ask.session_id)
             return run
         try:
-            ask.thinking()  # what is wrong with it is told before it waits
             if ask.chat is not None and ask.api in TRANSLATED_APIS and (ask.translated() or self._translates(run, ask)):
-                ask.chat(ask.model)  # and this likewise
+                ask.chat(ask.model)  # what is wrong with it is told before it waits
             lease = self.pool.admit(run)
         except Failure as failure:
             run.turned_away(failure)

@@ -78,6 +78,8 @@ def completion(body: bytes, policies: Policies) -> Question:
     """A text that goes on; as a chat it is one message."""
     request = CompletionRequest.parse(body)
     as_chat = None if request.only_native else AsChat(request, policies)
+    if as_chat is not None:
+        as_chat.wish()  # what is wrong with it is told before it waits
     return Question(
         request,
         _limited(request, policies, "max_tokens"),
